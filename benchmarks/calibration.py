@@ -2,7 +2,7 @@
 
     python -m benchmarks.calibration             products, vertices, convolutions
     python -m benchmarks.calibration --networks  and whole networks, which takes minutes
-    python -m benchmarks.calibration --plans     products with the planner's own plans: the table of docs/quality.md
+    python -m benchmarks.calibration --plans     products with the planner's own plans: the tables of docs/quality.md; 1 if one is uneven
 
 A product is predicted with the plan in its row, which the planner chose when the model was corrected: a better plan
 is thus never mistaken for a truer model. Nothing is run. Sources have short names; docs/machine-model.md lists them.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -123,6 +124,7 @@ PRODUCTS = (
     Product("f32", 2048, 256, 88.6, (22, 2, 32, 1), True),
     Product("f32", 2048, 512, 159.2, (16, 4, 22, 1), True),
     Product("f32", 2048, 1024, 301.0, (13, 7, 16, 1), True),
+    Product("f32", 2048, 2048, 557.0, (13, 7, 16, 1), True),
     Product("f32", 2048, 4096, 1084.4, (16, 23, 4, 4), True),
     Product("f32", 2048, 8192, 2112.5, (16, 46, 2, 8), False),
     Product("f32", 4096, 4, 35.0, (23, 1, 64, 1), False),
@@ -192,10 +194,65 @@ def product(row: Product, planned: bool = True) -> Row:
     """Predicts a product with the plan of its row, or else with the planner's own."""
     module = program(row.element, (1, row.n, row.k), (1, row.k, row.k), MatMulOp)
     partials = "f16" if row.element == "f16" else None
-    own = PoplinToPoplarPass("bow", partials=partials, optimise="cycles")
-    lowering = _AsRecorded(BOW, partials=partials, row=row) if planned else own
-    cycles = float(profile_of(module, lowering, AS_RECORDED if planned else AFTER).summary["cycles"])
+    lowering = _AsRecorded(BOW, partials=partials, row=row)
+    cycles = float(profile_of(module, lowering).summary["cycles"]) if planned else own_cycles(row.element, row.n, row.k)
     return Row("product", f"[{row.n}, {row.k}] x [{row.k}, {row.k}] {row.element}", "bow", 1e3 * row.kilocycles, cycles, "SB")
+
+
+def own_cycles(element: str, n: int, k: int) -> float:
+    """Predicts the cycles of [n, k] x [k, k] on a Bow with the planner's own plan for fewest cycles."""
+    lowering = PoplinToPoplarPass("bow", partials="f16" if element == "f16" else None, optimise="cycles")
+    return float(profile_of(program(element, (1, n, k), (1, k, k), MatMulOp), lowering, AFTER).summary["cycles"])
+
+
+SIZES, NEXT = (1024, 2048, 3072, 4096), 128
+ROWS = range(256, 4097, NEXT)
+ABOVE = 1.05  # of the greater of both neighbours' cycles a row
+UNEVEN = {("f32", 1024): 1.065}  # no parts of 1,472 tiles divide 112 rows of weights by 128 units more evenly
+MORE = 1.005  # of the cycles of a product with more rows, whose plan would do: what padded rows cost besides products
+
+
+@dataclass(frozen=True)
+class Evenness:
+    """Cycles of [n, k] x [k, k] by n, with the planner's own plans.
+
+    `above`: the largest cycles a row, relative to the greater of the two neighbours', and its n. `more`: the largest cycles, relative
+    to those of a product with more rows, and its n.
+    """
+
+    element: str
+    k: int
+    cycles: Mapping[int, float]
+
+    @property
+    def above(self) -> tuple[float, int]:
+        a_row = {n: c / n for n, c in self.cycles.items()}
+        return max((c / max(a_row[n - NEXT], a_row[n + NEXT]), n) for n, c in a_row.items() if {n - NEXT, n + NEXT} <= a_row.keys())
+
+    @property
+    def more(self) -> tuple[float, int]:
+        return max((c / more, n) for n, c in self.cycles.items() for m, more in self.cycles.items() if m > n)
+
+    @property
+    def is_even(self) -> bool:
+        """Tells if no plan is far above those of its neighbours, or above that of more rows."""
+        return self.above[0] <= UNEVEN.get((self.element, self.k), ABOVE) and self.more[0] <= MORE
+
+
+def evenness(element: str, k: int, rows: Sequence[int] = ROWS) -> Evenness:
+    """Plans products of many numbers of rows."""
+    return Evenness(element, k, {n: own_cycles(element, n, k) for n in rows})
+
+
+def even_table(found: Sequence[Evenness]) -> str:
+    """Formats the table of cycles a row."""
+    title = "| rows, 128 apart | k = n | type | cycles a row | most above its neighbours | most above more rows |"
+    lines = [title, "|---|---|---|---|---|---|"]
+    for e in found:
+        a_row = [c / n for n, c in e.cycles.items()]
+        cells = [f"{min(e.cycles):,} .. {max(e.cycles):,}", f"{e.k:,}", e.element, f"{max(a_row):,.1f} .. {min(a_row):,.1f}"]
+        lines.append(f"| {' | '.join((*cells, *(f'{ratio:.3f} at {n:,}' for ratio, n in (e.above, e.more))))} |")
+    return "\n".join(lines)
 
 
 # -- vertices
@@ -320,7 +377,9 @@ def main() -> None:
     args = parser.parse_args()
     if args.plans:
         print(table([product(row, planned=False) for row in PRODUCTS]))
-        return
+        even = [evenness(element, k) for element in ("f32", "f16") for k in SIZES]
+        print(f"\n{even_table(even)}")
+        sys.exit(not all(e.is_even for e in even))
     found = rows() + (networks() if args.networks else [])
     print(f"{summary(found)}\n\n{table(found)}")
 

@@ -27,7 +27,7 @@ from populus.lowering.poplar.plan.aims import aim_of
 from populus.lowering.poplar.plan.contraction import MEMORY_SHARE, Contraction, Near, Option, Plan, options, shape_of_contraction, splits_of
 from populus.lowering.poplar.plan.layout import as_accessed
 from populus.lowering.poplar.plan.reduction import reduce_partials
-from populus.lowering.poplar.plan.residency import Residency, room
+from populus.lowering.poplar.plan.residency import Residency, Room
 from populus.lowering.poplar.plan.serial import split_serially
 from populus.lowering.poplar.plan.weights import Arguments, arguments_of, by_groups, constants_of, offered, replicate, steps_of
 from populus.lowering.poplar.plan.window import Windows, thinned
@@ -362,7 +362,7 @@ class PoplinToPoplarPass(ToPoplarPass):
 
     def _bids(
         self, graph: GraphOp, given: Arguments, share: float, traffic: float, temporaries: float, tiles: Tiles | None
-    ) -> tuple[float, list[tuple[Option, ...]]]:
+    ) -> tuple[Room, list[tuple[Option, ...]]]:
         """Returns the bytes of a tile for resident weights, and each contraction's options for them.
 
         `share`: of a tile for such weights. `temporaries`: the share for temporaries. `tiles`: the choice of convolutions in tiles of
@@ -370,7 +370,7 @@ class PoplinToPoplarPass(ToPoplarPass):
         """
         machine, bids, seen = graph.machine, list[tuple[Option, ...]](), set[SSAValue]()
         if share == 0:
-            return 0.0, []
+            return Room(0, 0), []
         for op in graph.walk():
             if not isinstance(op, MatMulOp | ConvolutionOp) or op.operands[1] in seen:
                 continue
@@ -385,7 +385,7 @@ class PoplinToPoplarPass(ToPoplarPass):
         return _room(graph, share), bids
 
 
-def _room(graph: GraphOp, share: float) -> float:
+def _room(graph: GraphOp, share: float) -> Room:
     """Computes the bytes of a tile for resident weights, if they may take `share` of it."""
     spread = [bytes_of(op.type.shape, op.type.element) for op in graph.walk() if isinstance(op, ConstOp)]
-    return room(share, graph.machine.tile_bytes, spread, graph.machine.tiles)
+    return Room.of(share, graph.machine, spread)

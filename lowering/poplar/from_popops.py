@@ -169,23 +169,28 @@ def concat(op: ConcatOp, t: TileBuilder, stacks: bool = True) -> Sequence[SSAVal
 def stack(t: TileBuilder, parts: Sequence[SSAValue], shape: Sequence[int], dim: int) -> SSAValue | None:
     """Concatenates variables of one shape and one layout, each of which keeps its tiles; returns None for others.
 
-    The result is a view of a variable with a dimension of parts before `dim`, which is whole on each tile.
+    The last of several may be shorter. The result is a view of a variable with a dimension of parts before `dim`, which is whole on
+    each tile.
     """
-    grids = {t.layout_of(x) for x in parts}
+    types = [cast("TensorType", x.type) for x in parts]
+    element, most = types[0].element, types[0].shape[dim]
+    same = parts[:-1] if len(parts) > 2 and types[-1].shape[dim] < most else parts
+    grids = {t.layout_of(x) for x in same}
     grid = next(iter(grids))
-    if len(grids) > 1 or grid is None or len({root_of(x) for x in parts}) < len(parts) or len({x.type for x in parts}) > 1:
+    if len(grids) > 1 or grid is None or len({root_of(x) for x in parts}) < len(parts) or len({x.type for x in same}) > 1:
         return None
-    inner = (*shape[:dim], len(parts), shape[dim] // len(parts), *shape[dim + 1 :])
+    inner = (*shape[:dim], len(parts), most, *shape[dim + 1 :])
     splits = (*grid.splits[:dim], Split(len(parts)), *grid.splits[dim:])
-    element = cast("TensorType", parts[0].type).element
     home = t.first(inner, element, Grid(splits, tuple(d + (d >= dim) for d in grid.order), grid.start))
     for i, x in enumerate(parts):
         begins = [i if d == dim else 0 for d in range(len(inner))]
-        ends = [i + 1 if d == dim else n for d, n in enumerate(inner)]
-        x = t.reshape(x, [1 if d == dim else n for d, n in enumerate(inner)])
+        own = types[i].shape[dim]
+        ends = [i + 1 if d == dim else own if d == dim + 1 else n for d, n in enumerate(inner)]
+        x = t.reshape(x, [1 if d == dim else own if d == dim + 1 else n for d, n in enumerate(inner)])
         if not t.move(x, home, begins):
             t.copy(x, t.slice(home, begins, ends, [1] * len(inner)))
-    return t.reshape(home, shape)
+    whole = t.reshape(home, [len(parts) * most if d == dim else n for d, n in enumerate(shape)])
+    return whole if same is parts else t.slice(whole, [0] * len(shape), shape, [1] * len(shape))
 
 
 def pad(op: PadOp, t: TileBuilder) -> Sequence[SSAValue]:

@@ -48,6 +48,25 @@ def test_our_plans_take_fewer_cycles_than_were_measured():
     assert [(r.workload, r.ratio) for r in found if r.ratio > 0.95] == []
 
 
+@pytest.mark.parametrize(
+    ("element", "k", "rows"),
+    [("f32", 2048, range(1920, 2305, 128)), ("f32", 3072, range(3072, 3457, 128)), ("f16", 4096, range(1280, 1665, 128))],
+)
+def test_no_plan_is_far_above_those_of_its_neighbours(element: str, k: int, rows: range):
+    """Where cycles a row once stood out by 15 %, because resident weights and what runs exceeded a tile together; one did not fit."""
+    found = calibration.evenness(element, k, rows)
+    assert found.is_even, calibration.even_table([found])
+
+
+def test_a_plan_far_above_its_neighbours_is_seen():
+    straight = {n: 1000.0 + 100 * n for n in range(256, 1025, 128)}
+    assert calibration.Evenness("f32", 2048, straight).is_even
+    assert not calibration.Evenness("f32", 2048, {**straight, 512: 1.06 * straight[512]}).is_even
+    assert calibration.Evenness("f32", 2048, {**straight, 512: 1.06 * straight[512]}).above[1] == 512
+    assert calibration.Evenness("f32", 2048, {**straight, 896: 1.02 * straight[1024]}).more[1] == 896
+    assert not calibration.Evenness("f32", 2048, {**straight, 896: 1.02 * straight[1024]}).is_even
+
+
 def test_skewed_products_that_run_in_steps_take_no_longer_than_was_measured():
     wanted = {("f16", 2048, 8192), ("f32", 1024, 32768), ("f32", 2048, 8192), ("f32", 4096, 4096)}
     found = [calibration.product(row, planned=False) for row in calibration.PRODUCTS if (row.element, row.k, row.n) in wanted]

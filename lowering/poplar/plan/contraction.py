@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,11 +117,15 @@ def part_counts(grains: int) -> Counts:
 
 @dataclass(frozen=True)
 class Option:
-    """A plan with its cycles, and the bytes of resident weights on each tile (0: they are not resident)."""
+    """A plan with its cycles, and the bytes of resident weights on each tile (0: they are not resident).
+
+    `working_bytes`: what a tile holds while the contraction runs, besides resident weights.
+    """
 
     cycles: float
     resident_bytes: int
     plan: Plan
+    working_bytes: int = 0
     fits: bool = True  # temporaries fit the memory share
 
 
@@ -142,6 +146,10 @@ class Candidates:
         self.groups, self.batch = _share(shape.groups, groups), _share(shape.batch, batch)
         self.images = self.groups * self.batch
         self.out_channels = np.minimum(_share(_grains(shape.out_channels, outs), out_channels) * outs, shape.out_channels)
+        # Weights that stream through the units need no whole calls: vectors do.
+        self.swaps, self.vector = math.prod(shape.kernel) == 1 and target.workers > 1, min(target.grain(element), outs)
+        vectors = _share(_grains(shape.out_channels, self.vector), out_channels) * self.vector
+        self.streamed = np.minimum(vectors, self.out_channels) if self.swaps else self.out_channels
         self.in_channels = np.minimum(_share(_grains(shape.in_channels, ins), in_channels) * ins, shape.in_channels)
         self.windows = [_share(n, p) for n, p in zip(shape.windows, windows)]
         self.taps = [_share(shape.kernel[0], kernel), *(np.full_like(kernel, k) for k in shape.kernel[1:])]
@@ -166,13 +174,28 @@ class Candidates:
         """Computes the bytes of a tile for all temporaries."""
         return sum(self.bytes(), np.zeros_like(self.depth))
 
+    def working_bytes(self, resident: bool) -> Counts:
+        """Computes the bytes of a tile while the products run, or their partial results are summed, whichever is more.
+
+        The whole input and the result are spread over the tiles, besides what a tile receives. `resident`: without the weights.
+        """
+        x, w, y = self.bytes()
+        shape, tiles, own = self.shape, self.target.tiles, -(-self.outputs // self.target.tiles)
+        read = shape.groups * shape.batch * shape.in_channels * math.prod(n * s for n, s in zip(shape.windows, shape.strides))
+        products = x + y + -(-read // tiles) * self.size + (0 if resident else w)
+        return np.maximum(products, np.where(self.depth > 1, y + self.gathered() + own * self.size, 0))
+
+    def gathered(self) -> Counts:
+        """Computes the bytes of partial results that a tile receives to sum them."""
+        return np.where(self.depth > 1, -(-self.outputs // self.target.tiles) * self.depth * self.sum_size, 0)
+
     def products(self) -> NDArray[np.float64]:
         """Computes the cycles of the products if the matrix units shared them evenly."""
         return self.shape.macs / (_product(self.parts) * self.target.macs_per_cycle(self.element, self.sums))
 
     def bound(self, resident: bool) -> NDArray[np.float64]:
         """Computes a lower bound of the cycles: the products at the matrix units' rate, and all other costs."""
-        products = self.images * self.out_channels * _product(self.windows) * self.in_channels * _product(self.taps)
+        products = self.images * self.streamed * _product(self.windows) * self.in_channels * _product(self.taps)
         return products / self.target.macs_per_cycle(self.element, self.sums) + self._around(resident)
 
     def cycles(self, resident: bool) -> NDArray[np.float64]:
@@ -180,13 +203,13 @@ class Candidates:
         rows, cols = self.batch * self.windows[0], _product([np.ones_like(self.depth), *self.windows[1:]])
         taps = _product(self.taps)
         estimate = partial(
-            contraction, self.groups, rows, cols, self.out_channels, self.in_channels, taps, self.element, self.target,
+            contraction, self.groups, rows, cols, in_channels=self.in_channels, taps=taps, element=self.element, target=self.target,
             partials=self.shape.partials, rounds=self.depth == 1, kernel_rows=self.taps[0] if len(self.taps) > 1 else 1,
             stride=self.shape.strides[-1],
         )  # fmt: skip
-        compute = estimate()
-        if math.prod(self.shape.kernel) == 1 and self.target.workers > 1:
-            turned = estimate(swapped=True)
+        compute = estimate(out_channels=self.out_channels)
+        if self.swaps:
+            turned = estimate(out_channels=self.streamed, swapped=True)
             self.swapped, compute = turned < compute, np.minimum(turned, compute)
         per_tile = -(-self.outputs // self.target.tiles)
         add = reduce_cycles(per_tile, self.depth, self.sums, self.target) + LAUNCH
@@ -208,7 +231,7 @@ class Candidates:
         readers = _product(windows) * batch  # of a weight; each owns a part of what it reads, if in-channels are enough
         owned = np.where((kernel == 1) & (in_channels * readers <= self.shape.in_channels), w / readers, 0)
         w = 0 if resident else np.where(readers > 1, w - owned, 0)
-        gathered = np.where(self.depth > 1, -(-self.outputs // target.tiles) * self.depth * self.sum_size, 0)
+        gathered = self.gathered()
         moved = (x + w) * np.minimum(_product(self.parts) / target.tiles, 1) + gathered  # of a tile, on the mean
         steps = 1 + np.where(self.depth > 1, stages(self.depth, self.outputs, target), 0)
         exchange = x / rate + (w + gathered) / target.exchange_bytes + self.traffic * moved
@@ -217,7 +240,9 @@ class Candidates:
     def plan(self, i: int) -> Plan:
         """Returns the plan of candidate `i`."""
         groups, batch, out_channels, in_channels, *windows, kernel = (int(p[i]) for p in self.parts)
-        return Plan(groups, batch, out_channels, in_channels, tuple(windows), kernel, *self.grains, bool(self.swapped[i]))
+        swapped, (outs, ins) = bool(self.swapped[i]), self.grains
+        grains = (self.vector if swapped else outs), ins
+        return Plan(groups, batch, out_channels, in_channels, tuple(windows), kernel, *grains, swapped)
 
 
 def grains_of(shape: Contraction, element: Attribute, target: Target) -> tuple[int, int]:
@@ -236,30 +261,25 @@ def options(
     memory; if no plan does, the first has the fewest. Ties go to fewer bytes, then fewer tiles, then fewer parts
     in a fixed order of axes, so that results are deterministic.
     """
-    outs, ins = grains_of(shape, element, target)
-    channels = _grains(shape.out_channels, outs), _grains(shape.in_channels, ins)
-    axes = [shape.groups, shape.batch, *channels, *shape.windows, shape.kernel[0]]
-    parts = _candidates([max(n, 1) for n in axes], target.tiles, range(5, 4 + len(shape.windows)), near)
-    everything = Candidates(shape, element, target, near, traffic, parts)
-    promising = _promising(everything, share)
-    cycles, temporary = promising.cycles(False), promising.temporary_bytes()
-    room = share * (target.tile_bytes - target.reserved_bytes)
-    key = cast("Counts", np.where(temporary <= room, cycles, 1e15 + temporary))
-    best = int(np.lexsort((*promising.parts, _product(promising.parts), temporary, key))[0])
+    everything = fitting(shape, element, target, near, traffic, share)
+    fits = bool(everything.temporary_bytes()[0] <= share * target.room)
+    some = promising(everything, False) if fits else everything
+    cycles, temporary = some.cycles(False), some.temporary_bytes()
+    best = int(np.lexsort((*some.parts, _product(some.parts), temporary, cycles if fits else temporary))[0])
     limit = float(cycles[best])
-    first = Option(limit, 0, promising.plan(best))
-    if temporary[best] > room:
-        return (replace(first, fits=False),)
+    first = Option(limit, 0, some.plan(best), int(some.working_bytes(False)[best]), fits)
+    if not fits:
+        return (first,)
     some = everything.where(everything.products() < limit)
     some = some.where(some.bound(True) < limit)
-    cycles, temporary, weights = some.cycles(True), some.temporary_bytes(), some.bytes()[1]
-    (fits,) = np.nonzero((temporary <= room) & (cycles < limit))
-    order = fits[np.lexsort((*(p[fits] for p in some.parts), weights[fits], cycles[fits]))]
+    cycles, weights, working = some.cycles(True), some.bytes()[1], some.working_bytes(True)
+    (faster,) = np.nonzero(cycles < limit)
+    order = faster[np.lexsort((*(p[faster] for p in some.parts), weights[faster], cycles[faster]))]
     front = order[:1].tolist()  # the Pareto front: from the fastest on, each with less memory than the ones before
     for i in order[1:].tolist():
         if weights[i] < weights[front[-1]]:
             front.append(i)
-    return first, *(Option(float(cycles[i]), int(weights[i]), some.plan(i)) for i in front)
+    return first, *(Option(float(cycles[i]), int(weights[i]), some.plan(i), int(working[i])) for i in front)
 
 
 def candidates_of(shape: Contraction, element: Attribute, target: Target, parts: Sequence[Counts]) -> Candidates:
@@ -275,22 +295,30 @@ def cheapest(candidates: Sequence[Option], price: float, left: float = math.inf)
     return min(affordable, key=lambda o: (o.cycles + price * o.resident_bytes, o.resident_bytes))
 
 
-def _promising(everything: Candidates, share: float) -> Candidates:
-    """Drops candidates whose lower bound exceeds the cost of a candidate that is known to fit.
+def fitting(
+    shape: Contraction, element: Attribute, target: Target, near: Near = None, traffic: float = 0.0, share: float = MEMORY_SHARE
+) -> Candidates:
+    """Lists the candidates whose temporaries stay within `share` of a tile's memory; all of them if none does."""
+    outs, ins = grains_of(shape, element, target)
+    channels = _grains(shape.out_channels, outs), _grains(shape.in_channels, ins)
+    axes = [shape.groups, shape.batch, *channels, *shape.windows, shape.kernel[0]]
+    parts = _candidates([max(n, 1) for n in axes], target.tiles, range(5, 4 + len(shape.windows)), near)
+    everything = Candidates(shape, element, target, near, traffic, parts)
+    fits = everything.temporary_bytes() <= share * target.room
+    return everything.where(fits) if fits.any() and not fits.all() else everything
 
-    Keeps all of them if they are few, or if none of the first fits.
-    """
-    used, target = _product(everything.parts), everything.target
+
+def promising(everything: Candidates, resident: bool) -> Candidates:
+    """Drops candidates whose lower bound exceeds the cost of another; keeps all of them if they are few. `resident`: as of `cycles`."""
+    used = _product(everything.parts)
     wide = np.nonzero(used >= 0.9 * used.max())[0]
-    if len(used) > 4 * PROBES and len(wide) > PROBES:
-        probes = everything.where(wide)
-        probes = probes.where(np.argpartition(probes.bound(False), PROBES)[:PROBES])
-        fits = probes.temporary_bytes() <= share * (target.tile_bytes - target.reserved_bytes)
-        if fits.any():
-            limit = probes.cycles(False)[fits].min()
-            some = everything.where(everything.products() <= limit)
-            return some.where(some.bound(False) <= limit)
-    return everything
+    if len(used) <= 4 * PROBES or len(wide) <= PROBES:
+        return everything
+    probes = everything.where(wide)
+    probes = probes.where(np.argpartition(probes.bound(resident), PROBES)[:PROBES])
+    limit = probes.cycles(resident).min()
+    some = everything.where(everything.products() <= limit)
+    return some.where(some.bound(resident) <= limit)
 
 
 def _spaced(counts: Counts) -> list[int]:

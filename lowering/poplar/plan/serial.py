@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from dataclasses import replace
+from functools import lru_cache
 
+import numpy as np
 from xdsl.dialects.builtin import UnrealizedConversionCastOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -12,62 +14,96 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from populus.dialects.base.tensor_op import TensorOp, ints
 from populus.dialects.data import array_attribute
 from populus.dialects.poplar import ConstOp, GraphOp
-from populus.dialects.poplar.partition import Split
 from populus.dialects.poplar.target import Target
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.popops import ConcatOp, SliceOp
-from populus.dialects.support.element_types import element_type_of, shape_of, tensor
-from populus.lowering.poplar.plan.contraction import Contraction, cheapest, options, shape_of_contraction
+from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes, tensor
+from populus.lowering.poplar.plan.contraction import MEMORY_SHARE, Contraction, fitting, options, promising, shape_of_contraction
+from populus.lowering.poplar.plan.residency import Room
 from populus.lowering.poplar.plan.weights import Arguments, constants_of
 
 MOST = 64  # steps of one contraction
+STEPS = {  # of which the cheapest is taken, as eighths of the least power of two of steps that fit
+    "rows": (*range(5, 15), 16, 20),
+    "channels": (5, 6, 8, 12, 16),
+}
+FULL = 0.5  # share of a tile from which a contraction in one step is compared with one in several, which cut its rows more evenly
+GAIN = 0.98  # of the cycles in one step: several are more program
 
 
 def split_serially(
-    graph: GraphOp, partials: str = "", room: float = 0, arguments: Arguments | None = None, traffic: float = 0.0
+    graph: GraphOp, partials: str = "", room: Room | None = None, arguments: Arguments | None = None, traffic: float = 0.0
 ) -> None:
-    """Replaces each contraction without a plan that fits by contractions of slices, and their concatenation.
+    """Replaces contractions by contractions of slices, and their concatenation: those without a plan that fits, and products of many
+    rows that then take fewer cycles.
 
-    `partials`: the type that halves are summed in. `room`: bytes of a tile for resident weights. `arguments`: of the
-    parameters of functions. `traffic`: with it, the plans are those that the caller asks for next; whether one fits does not depend
-    on it. The cut and the number of steps are the cheapest of a few. If up to 64 steps do not suffice,
-    the contraction stays, and `poplar-allocate` reports that the program does not fit.
+    `partials`: the type that halves are summed in. `room`: the memory for resident weights, of which each contraction counts on a
+    share by the size of its own. `arguments`: of the parameters of functions. `traffic`: with it, the plans are those that the
+    caller asks for next; whether one fits does not depend on it. The cut and the number of steps are the cheapest of a few. If up
+    to 64 steps do not suffice, the contraction stays, and `poplar-allocate` reports that the program does not fit.
     """
-    for op in list(graph.walk()):
-        if isinstance(op, MatMulOp | ConvolutionOp) and (shape := shape_of_contraction(op, partials)).macs:
-            element = element_type_of(op.operands[0].type)
-            if options(shape, element, graph.machine, None, traffic)[0].fits:
+    room, arguments = room or Room(0, 0), arguments or {}
+    contractions = [op for op in graph.walk() if isinstance(op, MatMulOp | ConvolutionOp) and shape_of_contraction(op).macs]
+    constant = {op.operands[1]: len(constants_of(op.operands[1], arguments)) > 0 for op in contractions}
+    weights = sum(_bytes(w) for w, is_constant in constant.items() if is_constant)
+    for op in contractions:
+        shape, element, w = shape_of_contraction(op, partials), element_type_of(op.operands[0].type), op.operands[1]
+        own = room.share(_bytes(w) / weights) if constant[w] else Room(0, 0)
+        best, cuts = (math.inf, "", 1), tuple(STEPS)
+        if (found := options(shape, element, graph.machine, None, traffic))[0].fits:
+            whole = min((o for o in found if own.holds(o.resident_bytes, o.working_bytes)), key=lambda o: o.cycles)
+            if not isinstance(op, MatMulOp) or whole.resident_bytes + whole.working_bytes <= FULL * graph.machine.room:
                 continue
-            left = room if constants_of(op.operands[1], arguments or {}) else 0
-            found = [f for cut in ("channels", "rows") for f in _priced(op, shape, element, graph.machine, cut, left)]
-            if found:
-                _, cut, steps = min(found, key=lambda f: (f[0], f[2]))
-                replace_by_steps(op, cut, steps)
+            best, cuts = (GAIN * whole.cycles, "", 1), ("rows",)
+        for cut in cuts:
+            best = min((best, *_priced(op, shape, element, graph.machine, cut, own, traffic)), key=lambda f: (f[0], f[2]))
+            if best[2] > 1 and constant[w] and isinstance(op, MatMulOp):
+                break  # steps over rows share resident weights
+        _, cut, steps = best
+        if steps > 1:
+            replace_by_steps(op, cut, steps)
 
 
 def _priced(
-    op: MatMulOp | ConvolutionOp, shape: Contraction, element: Attribute, target: Target, cut: str, room: float
+    op: MatMulOp | ConvolutionOp, shape: Contraction, element: Attribute, target: Target, cut: str, room: Room, traffic: float
 ) -> list[tuple[float, str, int]]:
     """Computes the cost of one cut: the cycles of all steps, for the least power of two of steps that fit and for numbers near it.
 
     Steps over rows share their resident weights. Each step over channels has its own, and `room` must hold all.
     """
+    tried: dict[int, float] = {}
 
-    def cycles(steps: int) -> float | None:
-        """Computes the cycles of all steps, or None if they do not fit."""
-        smaller = _smaller(op, shape, cut, steps)
-        if smaller is None or not (found := options(smaller, element, target))[0].fits:
-            return None
-        return steps * cheapest(found, 0.0, room if cut == "rows" else room / steps).cycles
+    def cycles(steps: int) -> float:
+        """Computes the cycles of all steps, infinite if they do not fit."""
+        if steps not in tried:
+            smaller = _smaller(op, shape, cut, steps)
+            copies = 1 if cut == "rows" else steps
+            tried[steps] = math.inf if smaller is None else steps * _fewest(smaller, element, target, copies, room, traffic)
+        return tried[steps]
 
-    least = next((s for s in (2**i for i in range(1, MOST.bit_length())) if cycles(s) is not None), None)
+    least = next((s for s in (2**i for i in range(1, MOST.bit_length())) if cycles(s) < math.inf), None)
     if least is None:
         return []
-    n = shape.out_channels if cut == "channels" else shape.windows[0] if isinstance(op, MatMulOp) else shape.batch
-    near = sorted({least, *(-(-least * eighths // 8) for eighths in (5, 6, 12, 16))})
-    even = [s for s in near if n % s == 0] or near  # equal steps have results of one layout, which a concatenation keeps
-    return [(c, cut, s) for s in even if 1 < s <= MOST and (c := cycles(s)) is not None]
+    near = sorted({-(-least * eighths // 8) for eighths in STEPS[cut]})
+    return [(c, cut, s) for s in near if 1 < s <= MOST and (c := cycles(s)) < math.inf]
+
+
+@lru_cache(None)
+def _fewest(shape: Contraction, element: Attribute, target: Target, copies: int, room: Room, traffic: float) -> float:
+    """Computes the cycles of the fastest plan, with weights resident if `room` holds so many copies of them; infinite if none fits."""
+    everything = fitting(shape, element, target, None, traffic)
+    if everything.temporary_bytes()[0] > MEMORY_SHARE * target.room:
+        return math.inf
+    held = np.nonzero(room.holds(copies * everything.bytes()[1], everything.working_bytes(True)))[0]
+    best = float(promising(everything.where(held), True).cycles(True).min()) if len(held) else math.inf
+    spread = everything.where(everything.products() < best)
+    spread = spread.where(spread.bound(False) < best)
+    return min(best, float(promising(spread, False).cycles(False).min())) if len(spread.depth) else best
+
+
+def _bytes(tensor: SSAValue) -> int:
+    return math.prod(shape_of(tensor.type)) * size_in_bytes(element_type_of(tensor.type))
 
 
 def _smaller(op: MatMulOp | ConvolutionOp, shape: Contraction, cut: str, steps: int) -> Contraction | None:
@@ -88,9 +124,10 @@ def replace_by_steps(op: MatMulOp | ConvolutionOp, cut: str, steps: int) -> None
     x, w = op.operands
     y_dim = (2 if isinstance(op, MatMulOp) else 1) if cut == "channels" else (1 if isinstance(op, MatMulOp) else 0)
     w_dim = 2 if isinstance(op, MatMulOp) else 0
-    bounds = Split(shape_of(op.results[0].type)[y_dim], steps).bounds()
+    n = shape_of(op.results[0].type)[y_dim]
+    most = -(-n // steps)  # of a step; the last may have fewer
     parts: list[SSAValue] = []
-    for begin, end in itertools.pairwise(bounds):
+    for begin, end in ((begin, min(begin + most, n)) for begin in range(0, n, most)):
         a, b = (x, _slice(op, w, w_dim, begin, end)) if cut == "channels" else (_slice(op, x, y_dim, begin, end), w)
         if isinstance(op, MatMulOp):
             parts.append(_insert(op, MatMulOp(a, b)))

@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import populus
+from benchmarks.models import LIGHT, randomised
 from populus.dialects.poplar import ConstOp, CopyOp, FamilyOp, StorageOp
 from populus.dialects.poplar.memory import storage_of
 from populus.dialects.support.diagnostics import PopulusError
@@ -100,18 +101,19 @@ def wide(kind: str) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def tall() -> onnx.ModelProto:
+def tall(rows: int = 512) -> onnx.ModelProto:
     """Makes a product of many rows by a small constant."""
     w = numpy_helper.from_array(np.random.default_rng(0).standard_normal((32, 32)).astype("f4"), "w")
-    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [512, 32]) for n in "xy"]
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [rows, 32]) for n in "xy"]
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], name="tall")], "g", info[:1], info[1:], [w])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def test_steps_over_rows_share_resident_weights_and_concatenate_without_exchange():
-    x = np.random.default_rng(1).standard_normal((512, 32)).astype("f4")
+@pytest.mark.parametrize("rows", [512, 509])
+def test_steps_over_rows_share_resident_weights_and_concatenate_without_exchange(rows: int):
+    x = np.random.default_rng(1).standard_normal((rows, 32)).astype("f4")
     whole, *stepped = (
-        populus.compile(tall(), target=f"gc200, tile_bytes={n}", tiles=4, engine=engine)
+        populus.compile(tall(rows), target=f"gc200, tile_bytes={n}", tiles=4, engine=engine)
         for n, engine in ((512 * 1024, "strict"), (60 * 1024, "strict"), (60 * 1024, "numpy"))
     )
     expected = whole.run({"x": x})["y"]
@@ -138,6 +140,12 @@ def test_a_contraction_that_is_too_much_at_once_runs_in_steps(kind):
     pipeline = Pipeline.named("inference").with_options("poplin-to-poplar", serial=False)
     with pytest.raises(PopulusError, match=r"more than the 24 KiB of gc200; largest: '"):
         populus.compile(wide(kind), target="gc200, tile_bytes=28672", tiles=4, pipeline=pipeline)
+
+
+def test_fast_plans_of_a_model_that_nearly_fills_the_tiles_load_nothing_from_outside():
+    """Transformed weights and resident copies once took the room of others, which were then loaded in each run."""
+    program = populus.compile(randomised(LIGHT / "light_vgg19.onnx"), target="bow", optimise="cycles")
+    assert not [op for op in program.module("poplar").walk() if isinstance(op, StorageOp) and op.outside is not None]
 
 
 def test_training_steps_are_the_same_with_weights_outside():

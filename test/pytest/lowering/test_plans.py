@@ -1,5 +1,7 @@
 """Plans of contractions: what is weighed, what constant weights get of the tiles' memory, and that they are the same every time."""
 
+import math
+
 import numpy as np
 import onnx
 import pytest
@@ -14,7 +16,7 @@ from populus.dialects.poplar.view import View
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.poplar.plan.contraction import Contraction, cheapest, options
 from populus.lowering.poplar.plan.layout import shared
-from populus.lowering.poplar.plan.residency import Residency
+from populus.lowering.poplar.plan.residency import Residency, Room
 from populus.runtime.exchange import field_exchange, owned_elements, shared_by_neighbours
 
 CONVOLUTION = Contraction(1, 1, 64, 64, (56, 56), (3, 3), (1, 1))
@@ -48,14 +50,34 @@ def test_the_memory_for_weights_is_not_overrun_and_goes_to_who_gains_most():
     bids = [options(CONVOLUTION, f32, PRESETS["gc200"])] * 40
     wanted = bids[0][1].resident_bytes
     for bytes in (0, 3 * wanted // 2, 40 * wanted):
-        residency = Residency.of(bytes, bids)
+        residency = Residency.of(Room(bytes, math.inf), bids)
         taken = [cheapest(b, residency.price, residency.left).resident_bytes for b in bids]
         assert sum(taken) <= bytes
         for b in bids:
             residency.choose(b, constant=True)
         assert residency.left >= 0
-    assert Residency.of(40 * wanted, bids).price == 0
+    assert Residency.of(Room(40 * wanted, math.inf), bids).price == 0
     assert residency.choose(bids[0], constant=False)[1] is False
+
+
+def test_resident_weights_and_the_product_that_runs_fit_a_tile_together():
+    bids = [options(PRODUCT, f32, PRESETS["gc200"])] * 4
+    fastest = bids[0][1]
+    enough = 4 * fastest.resident_bytes + fastest.working_bytes
+    assert Residency.of(Room(math.inf, enough), bids).price == 0
+    residency = Residency.of(Room(math.inf, enough - 1), bids)
+    taken = [cheapest(b, residency.price) for b in bids]
+    assert residency.price > 0
+    assert sum(o.resident_bytes for o in taken) + max(o.working_bytes for o in taken) < enough
+    assert Room(10, 20).share(0.5) == Room(5, 15)
+    assert [Room(10, 20).holds(r, w) for r, w in ((0, 99), (10, 10), (11, 0), (10, 11))] == [True, True, False, False]
+
+
+def test_columns_that_stream_are_cut_between_vectors():
+    first, *resident = options(Contraction(1, 1, 1024, 1024, (1792,), (1,), (1,)), f32, PRESETS["bow"])
+    assert resident[0].plan.swapped
+    assert resident[0].plan.out_grain == 2  # a vector of floats; a call takes 16 channels
+    assert all(o.plan.out_grain == 16 for o in (first, *resident) if not o.plan.swapped)
 
 
 def test_a_constant_with_copies_where_they_are_read_does_not_move():

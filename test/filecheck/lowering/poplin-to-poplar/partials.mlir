@@ -5,12 +5,12 @@
 
 // Halves are summed as floats, on 8 out-channels at a time, or as halves, on 16; partial results of other tiles likewise.
 // CHECK: poplar.var "{{.*}}.partials" {{.*}}xf16>
-// CHECK: @matmul {partials = "f16"{{.*}}} for (k = 8192 in {{[0-9]+}} by 16, g = 1, m = 1, n = 32 {{.*}}by 16)
+// CHECK: @matmul {partials = "f16"{{.*}}} for (k = 1024 in {{[0-9]+}} by 16, g = 1, m = 32, n = 32 {{.*}}by 16)
 // WIDE: poplar.var "{{.*}}.partials" {{.*}}xf32>
-// WIDE: @matmul {{.*}}for (k = 8192 in {{[0-9]+}} by 16, g = 1, m = 1, n = 32 {{.*}}by 8)
-func.func @main(%a : tensor<1x1x8192xf16>, %b : tensor<1x8192x32xf16>) -> tensor<1x1x32xf16> {
-  %c = poplin.matmul %a, %b : (tensor<1x1x8192xf16>, tensor<1x8192x32xf16>) -> tensor<1x1x32xf16>
-  func.return %c : tensor<1x1x32xf16>
+// WIDE: @matmul {{.*}}for (k = 1024 in {{[0-9]+}} by 16, g = 1, m = 32, n = 32 {{.*}}by 8)
+func.func @main(%a : tensor<1x32x1024xf16>, %b : tensor<1x1024x32xf16>) -> tensor<1x32x32xf16> {
+  %c = poplin.matmul %a, %b : (tensor<1x32x1024xf16>, tensor<1x1024x32xf16>) -> tensor<1x32x32xf16>
+  func.return %c : tensor<1x32x32xf16>
 }
 
 // -----
