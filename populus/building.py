@@ -18,8 +18,8 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.support.errors import checked
 from populus.dialects.support.garbage import no_garbage_collection
+from populus.dialects.support.output_files import replacing_all
 from populus.lowering.driver.extensions import known
-from populus.lowering.driver.files import put_in_place
 from populus.open_program import OpenProgram
 from populus.program import Program
 from populus.ready import absolute
@@ -92,7 +92,10 @@ def build(
             shutil.copyfile(TEMPLATES / "example.c", place / "example.c")
             makefile = (TEMPLATES / "example.mk").read_text(encoding="utf-8")
             (place / "Makefile").write_text(makefile.replace("@NAME@", name), encoding="utf-8")
-            put_in_place([(file, target / file.name) for file in sorted(place.iterdir())])
+            files = sorted(place.iterdir())
+            with replacing_all([target / file.name for file in files]) as partials:
+                for file, partial in zip(files, partials):
+                    shutil.move(file, partial)
     except OSError as error:
         raise PopulusError(f"{target}: cannot be written: {error.strerror or error}") from error
     return Built(target / f"lib{name}.so", None if embed else target / f"{name}.bin")

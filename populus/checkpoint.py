@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.output_files import replacing
 from populus.dialects.support.tensor_file import write_tensors
-from populus.lowering.driver.files import replacing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -24,8 +24,9 @@ from populus.dialects.support.diagnostics import PopulusError, did_you_mean, whe
 from populus.dialects.support.element_types import element_of, tensor
 from populus.dialects.support.garbage import no_garbage_collection
 from populus.dialects.support.guard import Guard
+from populus.dialects.support.output_files import replacing
 from populus.lowering.driver import extensions
-from populus.lowering.driver.files import in_file, replacing
+from populus.lowering.driver.files import in_file
 from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.lowering.driver.program_cache import ProgramCache, key_of, signature_module

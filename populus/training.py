@@ -20,7 +20,7 @@ from populus.checkpoint import Checkpoint
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import dtype_of, element_of, tensor
 from populus.dialects.support.guard import Guard
-from populus.lowering.driver.files import replacing
+from populus.dialects.support.output_files import replacing
 from populus.lowering.popart.loss import IDENTITY, LABELS, LOSSES_EACH
 from populus.lowering.popart.optimize import optimizer_of
 from populus.lowering.popart.training_names import LOSS_SCALE, OVERFLOW, scalar_name, state_name, updated_name

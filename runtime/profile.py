@@ -20,7 +20,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -51,6 +50,7 @@ from populus.dialects.poplar.target import Target
 from populus.dialects.support.call_places import places_of, renamed
 from populus.dialects.support.diagnostics import PopulusError, place, where
 from populus.dialects.support.element_types import bytes_of, size_in_bytes
+from populus.dialects.support.output_files import replacing
 from populus.runtime.bounds import NOTHING, Work, together, totals, work_of
 from populus.runtime.codelets.cost import flops, vertex_cycles
 from populus.runtime.cycles import AMP_LAUNCH, LAUNCH, Vertex
@@ -150,10 +150,8 @@ class Profile:
         if self.page is None:
             raise PopulusError("the profile is of a graph alone; program.profile() gives one that has a page")
         text = self.page()
-        try:
-            Path(path).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise PopulusError(f"{os.fspath(path)}: cannot be written: {error.strerror}") from error
+        with replacing(path) as partial:
+            partial.write_text(text, encoding="utf-8")
 
     @cached_property
     def summary(self) -> dict[str, int | float | bool]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
-from populus.lowering.driver.files import read_bytes, replacing
+from populus.dialects.support.output_files import replacing
+from populus.lowering.driver.files import read_bytes
 from populus.runtime.differences import largest_difference
 from populus.tools.npz import read_npz
 

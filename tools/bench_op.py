@@ -10,9 +10,10 @@ from populus.api import compile
 from populus.dialects.popart.definition import definition_of
 from populus.dialects.popart.kernel import kernels_of
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.output_files import replacing
 from populus.dialects.table import context
 from populus.lowering.driver.extensions import Extension, read
-from populus.lowering.driver.files import decode, read_bytes, replacing
+from populus.lowering.driver.files import decode, read_bytes
 from populus.tools.command import whole
 from populus.tools.op_model import OpModel
 

@@ -12,8 +12,9 @@ from populus.dialects.popart import POPART
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import Definition, definition_of
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.output_files import replacing
 from populus.lowering.driver import extensions
-from populus.lowering.driver.files import decode, read_bytes, replacing
+from populus.lowering.driver.files import decode, read_bytes
 
 Signature: TypeAlias = "dict[str, Any]"
 

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError
-from populus.lowering.driver.files import in_file, replacing
+from populus.dialects.support.output_files import replacing
+from populus.lowering.driver.files import in_file
 from populus.lowering.driver.pipeline import Pipeline
 from populus.tools.command import add_model, dims_of, values_of
 from populus.tools.output import say_written

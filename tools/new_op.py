@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.output_files import replacing_all
 
 OP = '''"""{title}: an operator of your own. Try it with `populus check-op {stem}.py`, use it with `populus run MODEL --load {stem}.py`."""
 
@@ -87,7 +88,8 @@ def execute(args: argparse.Namespace) -> int:
     files = {folder / f"{stem}.py": OP, folder / f"test_{stem}.py": TEST}
     if taken := [path for path in files if path.exists()]:
         raise PopulusError(f"{taken[0]}: already exists; choose another name or folder")
-    for path, text in files.items():
-        path.write_text(text.format(**words))
-        print(path)
+    with replacing_all(list(files)) as partials:
+        for partial, text in zip(partials, files.values()):
+            partial.write_text(text.format(**words))
+    print(*files, sep="\n")
     return 0

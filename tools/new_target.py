@@ -8,6 +8,7 @@ from pathlib import Path
 
 from populus.dialects.poplar.target import PRESETS, is_ours
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.output_files import replacing_all
 
 TARGET = '''"""{stem}: a machine of your own. `populus run MODEL --load {stem}.py --target {stem}` simulates it."""
 
@@ -76,7 +77,8 @@ def execute(args: argparse.Namespace) -> int:
     files = {folder / f"{stem}.py": TARGET, folder / f"test_{stem}.py": TEST}
     if there := [path for path in files if path.exists()]:
         raise PopulusError(f"{there[0]}: already exists; choose another name or folder")
-    for path, text in files.items():
-        path.write_text(text.format(stem=stem))
-        print(path)
+    with replacing_all(list(files)) as partials:
+        for partial, text in zip(partials, files.values()):
+            partial.write_text(text.format(stem=stem))
+    print(*files, sep="\n")
     return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console
 
-from populus.lowering.driver.files import replacing
+from populus.dialects.support.output_files import check_places, replacing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,8 +25,13 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def console(args: argparse.Namespace, *, soft_wrap: bool = True) -> Console:
-    """Makes the console of a command: standard error if the JSON goes to standard output."""
-    return Console(highlight=False, soft_wrap=soft_wrap, stderr=args.json == "-")
+    """Makes the console of a command: standard error if a file goes to standard output.
+
+    Raises PopulusError for a file of its options that cannot be written: what is in them may take long.
+    """
+    files = {name: getattr(args, name, None) for name in ("json", "html", "profile", "outputs")}
+    check_places([path for name, path in files.items() if path != "-" or name not in ("json", "html")])
+    return Console(highlight=False, soft_wrap=soft_wrap, stderr="-" in (files["json"], files["html"]))
 
 
 def write_json(args: argparse.Namespace, data: Json) -> None:

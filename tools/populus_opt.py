@@ -16,9 +16,10 @@ from xdsl.xdsl_opt_main import VersionAction, xDSLOptMain
 
 from populus.dialects.data import Blob, blobs_of, load_blobs, save_blobs
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, did_you_mean, verify
+from populus.dialects.support.output_files import check_places, replacing
 from populus.dialects.table import DIALECTS
 from populus.lowering.driver import extensions
-from populus.lowering.driver.files import decode, in_file, parse_message, replacing, text_of, weights_beside, write_module
+from populus.lowering.driver.files import decode, in_file, parse_message, text_of, weights_beside, write_module
 from populus.lowering.driver.legality import verify_legal
 from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.phases import PHASES
@@ -150,6 +151,9 @@ class PopulusOpt(xDSLOptMain):
             raise SourceError(message, source_line(error)) from error
 
     def run(self) -> None:
+        if self.args.output_file == "-":  # as in mlir-opt
+            self.args.output_file = None
+        check_places([self.args.output_file, self.args.save_weights])
         chunks, extension = self.prepare_input()
         output = self.prepare_output()
         for i, (chunk, offset) in enumerate(chunks):

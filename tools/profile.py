@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from populus.dialects.poplar.target import KIB, Spec
-from populus.lowering.driver.files import replacing
+from populus.dialects.support.output_files import replacing
 from populus.tools.output import console as make_console
 from populus.tools.output import say_written
 from populus.tools.progress import working

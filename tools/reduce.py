@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.output_files import check_places, replacing
 from populus.levels import compare_levels
-from populus.lowering.driver.files import check_places, decode, read_bytes, replacing
+from populus.lowering.driver.files import decode, read_bytes
 from populus.program import Program
 from populus.runtime.differences import RTOL
 from populus.tools.arrays import ATOL, compare

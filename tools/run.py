@@ -212,7 +212,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def profile(args: argparse.Namespace, program: Program, console: Console) -> list[Sharing]:
     """Writes the page of the profile. Prints how threads of the native engine would share a run, and gives it as data."""
-    from populus.lowering.driver.files import replacing
+    from populus.dialects.support.output_files import replacing
     from populus.tools.report.page import html
     from populus.tools.report.record import record
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, cast
 from populus.aliases import installed, refusal
 from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.output_files import replacing
 from populus.lowering.driver import extensions
-from populus.lowering.driver.files import replacing
 from populus.options import CHOICES
 from populus.program import Program
 from populus.tools.command import UsageError

@@ -13,8 +13,8 @@ from rich.console import Console
 from populus.curves import svg
 from populus.dialects.poplar.target import PARTIALS
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.output_files import check_places, replacing
 from populus.epochs import Progress, train
-from populus.lowering.driver.files import check_places, replacing
 from populus.lowering.popart.loss import LOSS_NAMES
 from populus.lowering.popart.optimize import OPTIMIZERS
 from populus.nets import model_path

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import io
-import itertools
 import os
-import shutil
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from xdsl.context import Context
@@ -18,80 +15,7 @@ from xdsl.utils.exceptions import ParseError, UnregisteredConstructException
 
 from populus.dialects.data import Blob, blobs_of, load_blobs, save_blobs
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
-
-_WRITERS = itertools.count()  # several threads may write one file; the last one to finish wins
-
-
-def check_places(paths: Sequence[str | os.PathLike[str] | None]) -> None:
-    """Raises PopulusError for a path that nothing can be written to, before hours of work whose result it is for."""
-    for path in map(Path, filter(None, paths)):
-        if not path.parent.is_dir():
-            raise PopulusError(f"{path}: there is no folder {path.parent} to write it to")
-        if path.is_dir():
-            raise PopulusError(f"{path}: cannot be written: {os.strerror(errno.EISDIR)}")
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Generator[Path, None, None]:
-    """Yields a temporary path, which replaces `path` when the block succeeds and is removed when it fails.
-
-    Raises PopulusError if the folder is not writable.
-    """
-    with replacing_all([path]) as [partial]:
-        yield partial
-
-
-@contextmanager
-def replacing_all(paths: Sequence[str | os.PathLike[str]]) -> Generator[list[Path], None, None]:
-    """Yields temporary paths, which replace `paths` when the block succeeds, all of them or none. Raises PopulusError."""
-    targets = [Path(path) for path in paths]
-    partials = [t.with_name(f"{t.name}.{os.getpid()}.{next(_WRITERS)}.partial") for t in targets]
-    try:
-        yield partials
-        put_in_place(list(zip(partials, targets)))
-    except OSError as error:
-        raise PopulusError(f"{targets[-1]}: cannot be written: {error.strerror or error}") from error
-    finally:
-        for partial in partials:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
-
-
-def put_in_place(moves: Sequence[tuple[Path, Path]]) -> None:
-    """Renames each first file to the second, all or none: what was there comes back if a later one cannot be renamed.
-
-    Raises OSError.
-    """
-    done: list[tuple[Path, Path | None]] = []
-    kept: list[Path] = []
-    try:
-        for source, target in moves[:-1]:
-            before = source.with_name(f"{source.name}.before.partial")
-            there = os.path.lexists(target)
-            if there:
-                kept.append(before)
-                _keep(target, before)
-            done.append((target, before if there else None))
-            source.replace(target)
-        for source, target in moves[-1:]:
-            source.replace(target)
-    except BaseException:  # also an interruption
-        for target, before in reversed(done):
-            with suppress(OSError):
-                target.unlink(missing_ok=True) if before is None else before.replace(target)
-        raise
-    finally:
-        for before in kept:
-            with suppress(OSError):
-                before.unlink(missing_ok=True)
-
-
-def _keep(path: Path, before: Path) -> None:
-    """Gives a file a second name, or copies it where the file system has no links."""
-    try:
-        os.link(path, before, follow_symlinks=False)
-    except (OSError, NotImplementedError):
-        shutil.copy2(path, before, follow_symlinks=False)
+from populus.dialects.support.output_files import replacing_all
 
 
 @contextmanager

@@ -27,8 +27,9 @@ from populus.dialects.data import Blob, blobs_of, save_blobs
 from populus.dialects.support.budget import check_growth, check_time, timed
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, nearest, verify, where
 from populus.dialects.support.garbage import no_garbage_collection
+from populus.dialects.support.output_files import replacing
 from populus.lowering.driver.content_hash import content_hash
-from populus.lowering.driver.files import decode, read_bytes, replacing, text_of
+from populus.lowering.driver.files import decode, read_bytes, text_of
 from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.phases import LEVELS, PHASES, check_order, depths, phases_of
 

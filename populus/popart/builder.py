@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.output_files import replacing
 from populus.popart.opsets import GraphcoreOpset, MlOpset, Opset, attribute
 from populus.popart.overloads import overloaded
 from populus.popart.placement import Placement
@@ -253,9 +254,8 @@ class Builder(Placement):
 
     def saveModelProto(self, filename: str) -> None:
         """Writes the model to a file."""
-        import onnx
-
-        onnx.save(self.model(), filename)  # pyright: ignore[reportUnknownMemberType]
+        with replacing(filename) as partial:
+            partial.write_bytes(self.model().SerializeToString())
 
     def model(self) -> ModelProto:
         """Gives the model. Outputs have their types as far as they are known."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.output_files import replacing
 from populus.lowering.onnx.importer.read import read_model
 
 if TYPE_CHECKING:
@@ -106,10 +107,9 @@ class HostWeights:
 
     def modelToHost(self, filename: str) -> None:
         """Writes the model with the weights that the device has now, and takes them to the host."""
-        import onnx
-
         self.weightsToHost()
-        onnx.save(self._with_weights(), filename)  # pyright: ignore[reportUnknownMemberType]
+        with replacing(filename) as partial:
+            partial.write_bytes(self._with_weights().SerializeToString())
 
     def _with_weights(self) -> ModelProto:
         from onnx import ModelProto, numpy_helper

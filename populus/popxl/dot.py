@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from populus.dialects.support.output_files import replacing
+
 if TYPE_CHECKING:
     from populus.builder import Builder
     from populus.popxl.ir import Ir
@@ -32,7 +34,8 @@ def checkpoint(ir: Ir, check: str) -> None:
         while path.exists():
             number += 1
             path = folder / f"{check}_{number}.dot"
-        path.write_text(drawing(ir))
+        with replacing(path) as partial:
+            partial.write_text(drawing(ir))
 
 
 def drawing(ir: Ir) -> str:

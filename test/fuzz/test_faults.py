@@ -17,7 +17,7 @@ from fuzz import faults
 from fuzz.children import mapped
 from fuzz.failing_calls import ERRORS, Disk, Memory, Threads
 from fuzz.faults import CASES
-from populus.lowering.driver.files import put_in_place
+from populus.dialects.support.output_files import Place, put_in_place
 from populus.runtime.engine.native.codegen import jit
 
 HELD = ("refused", "goes on")
@@ -142,6 +142,6 @@ def test_files_are_put_in_place_together_or_not_at_all(tmp_path: Path, fails: in
             target.write_text("old")
     moves[fails][0].unlink()
     with pytest.raises(FileNotFoundError):
-        put_in_place(moves)
+        put_in_place([(source, Place.of(target)) for source, target in moves])
     assert {p.name: p.read_text() for p in tmp_path.glob("place*")} == {"place0": "old", "place2": "old"}
     assert not list(tmp_path.glob("*.partial"))

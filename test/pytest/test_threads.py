@@ -20,8 +20,8 @@ from populus.dialects.data import store
 from populus.dialects.onnx.schema import _make, op_class
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.guard import once
+from populus.dialects.support.output_files import replacing
 from populus.lowering.driver import extensions
-from populus.lowering.driver.files import replacing
 from populus.open_program import OpenProgram
 from populus.popxl import ops
 from populus.program import Program

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -185,6 +187,48 @@ def test_what_cannot_be_written_is_one_line_and_leaves_nothing(command, folder, 
         assert outcome.status == 1, (place, outcome)
         assert_one_line(outcome.err)
         assert sorted(folder.rglob("*")) == before, place
+
+
+FILES = [command for command in WRITING if command.partition("OUT")[2].startswith(".")]
+
+
+@pytest.mark.parametrize("command", FILES)
+def test_a_command_writes_through_links_and_pipes_and_keeps_modes(command, folder, populus, populus_opt):
+    tool, *arguments = command.split(" ")
+    suffix = command.partition("OUT")[2].partition(" ")[0]
+
+    def ran(name):
+        return {"populus": populus, "populus-opt": populus_opt}[tool](*(a.replace("OUT", name) for a in arguments))
+
+    target, link, pipe = (folder / f"{name}{suffix}" for name in ("target", "link", "pipe"))
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to(target.name)
+    assert ran("link").status == 0
+    assert link.is_symlink()
+    assert target.read_bytes() not in (b"old", b"")
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    os.mkfifo(pipe)
+    found, end = [b""], b"the end of the test"
+    both = os.open(pipe, os.O_RDWR)  # open for all that the command writes, one plot after the other
+
+    def read():
+        while not found[0].endswith(end):
+            found[0] += os.read(both, 1 << 16)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    assert ran("pipe").status == 0
+    os.write(both, end)
+    reader.join(60)
+    os.close(both)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert len(found[0]) > len(end)
+    left = sorted(p.name for p in folder.iterdir())
+    refused = ran("target" + suffix + "/x")
+    assert refused.status == 1
+    assert_one_line(refused.err)
+    assert sorted(p.name for p in folder.iterdir()) == left
 
 
 CLOSED = (

@@ -82,7 +82,7 @@ BAD_ARGUMENTS = {
     "weights that are not there": (["--weights", "no.safetensors"], "populus-opt: no.safetensors: No such file or directory"),
     "an output in no folder": (
         ["-o", "/no/such/folder/x.mlir"],
-        "populus-opt: /no/such/folder/x.mlir: cannot be written: No such file or directory",
+        "populus-opt: /no/such/folder/x.mlir: cannot be written: there is no folder /no/such/folder",
     ),
 }
 
