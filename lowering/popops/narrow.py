@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, bf16, f16, f32, f64
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
@@ -21,10 +21,20 @@ from populus.dialects.data import ConstantOp, array_attribute
 from populus.dialects.poplar.target import Spec
 from populus.dialects.popops import ReduceOp
 from populus.dialects.support.diagnostics import PopulusError, where
-from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of, tensor
+from populus.dialects.support.element_types import (
+    dtype_of,
+    element_type_of,
+    is_integer,
+    is_packed,
+    is_unsigned,
+    shape_of,
+    size_in_bytes,
+    tensor,
+)
 
 # Replacements of a type, in order of preference: the first that the target holds is taken.
 INSTEAD: dict[Attribute, tuple[Attribute, ...]] = {f64: (f32, f16), bf16: (f32,), f32: (f16,)}
+DIGITS: dict[Attribute, int] = {f64: 53, f32: 24, f16: 11, bf16: 8}  # of a significand: integers up to 2^digits are held
 
 
 @dataclass(frozen=True)
@@ -33,8 +43,8 @@ class PopopsNarrowPass(ModulePass):
 
     Streams keep the model's types. The host's data is converted on the way, and a value that overflows is an
     error then. A constant that overflows is an error now. `target`: the target that must hold the types; None:
-    the host. Raises PopulusError for a constant that overflows, and for an expression on the bits of a narrowed
-    type. To rounding.
+    the host. Raises PopulusError for a constant that overflows, for an expression on the bits of a narrowed type, and
+    for a cast of integers that the narrower type cannot hold. To rounding.
     """
 
     name = "popops-narrow"
@@ -75,6 +85,8 @@ class PopopsNarrowPass(ModulePass):
                 self._constant(op)
                 continue
             for name, attribute in list(op.properties.items()):
+                if isinstance(attribute, expr.ExprAttr):
+                    self._holds_integers(op, attribute.data)
                 op.properties[name] = self._attribute(attribute)
             if isinstance(op, ReduceOp) and op.to == _element(op.x):
                 op.to = None
@@ -90,6 +102,24 @@ class PopopsNarrowPass(ModulePass):
         if isinstance(attribute, expr.ExprAttr):
             return expr.ExprAttr(self._expr(attribute.data))
         return self._map.get(attribute, attribute)
+
+    def _holds_integers(self, op: Operation, e: expr.Expr) -> None:
+        """Raises PopulusError if an expression casts integers to a type whose replacement has fewer digits than they."""
+        match e:
+            case expr.Cast(x, to):
+                own = expr.infer(x, [_element(v) for v in op.operands]) if expr.args_of(x) else to
+                narrow = self._map.get(to, to)
+                if narrow != to and DIGITS[narrow] < min(DIGITS[to], _integer_digits(own)):
+                    raise PopulusError(
+                        f"{where(op)}: {own} is cast to {to}, which target {self.target} holds as {narrow}, and that rounds integers "
+                        f"beyond {2 ** DIGITS[narrow]:,}; cast to {narrow} in the model if they may be rounded"
+                    )
+                self._holds_integers(op, x)
+            case expr.Call(_, args):
+                for a in args:
+                    self._holds_integers(op, a)
+            case _:
+                pass
 
     def _expr(self, e: expr.Expr) -> expr.Expr:
         match e:
@@ -119,6 +149,11 @@ class PopopsNarrowPass(ModulePass):
 def _overflow(old: NDArray[Any], new: NDArray[Any]) -> str | None:
     bad = np.isfinite(old) & ~np.isfinite(new)
     return str(old[bad].reshape(-1)[0]) if bad.any() else None
+
+
+def _integer_digits(element: Attribute) -> int:
+    """Counts the binary digits of an integer type's largest number; 0 for another type."""
+    return 8 * size_in_bytes(element) - (not is_unsigned(element)) if is_integer(element) and not is_packed(element) else 0
 
 
 def _element(value: SSAValue) -> Attribute:
