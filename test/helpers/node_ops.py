@@ -291,3 +291,20 @@ class Size2Op(Pairs):
         return [calls.reduce(b, "square_add", self.z, (len(shape_of(self.z.type)) - 1,))]
 '''
 )
+
+# An element-wise op of two operands.
+PLUS = (
+    HEAD
+    + '''
+
+@irdl_op_definition
+class PlusOp(BinaryOp):
+    """`y = a + b`. Source: a test."""
+
+    name = "acme.plus"
+    ONNX: ClassVar = ("com.acme", "Plus", 1)
+
+    def forward(self, a, b):
+        return a + b
+'''
+)

@@ -211,18 +211,19 @@ class Converter:
         """Builds the op of a user's class in place of a custom node, and gives its results."""
         built = build_custom(op, self.customs, self.inference.known)
         built.location = op.location
-        if self.valid.concerns(op.operands):
-            assert isinstance(built, PopartOp)
-            return [*open_custom.converted(Place(op, self.masks), built)]
         assert op.parent is not None
-        if any(r.uses for r in op.results) and (arrays := self.inference.folded(built)) is not None:
+        constants = [v.owner for v in built.operands if isinstance(v.owner, ConstantOp) and v.owner.parent is None]
+        concerned = self.valid.concerns(op.operands)
+        if not concerned and any(r.uses for r in op.results) and (arrays := self.inference.folded(built)) is not None:
             new: list[Operation] = [constant(a) for a in arrays]
         else:
-            constants = [v.owner for v in built.operands if isinstance(v.owner, ConstantOp) and v.owner.parent is None]
-            new = [*dict.fromkeys(constants), built]
+            new = [*dict.fromkeys(constants), *([] if concerned else [built])]
         for made in new:
             made.location = op.location
             op.parent.insert_op_before(made, op)
+        if concerned:
+            assert isinstance(built, PopartOp)
+            return [*open_custom.converted(Place(op, self.masks), built)]
         return [r for made in new for r in made.results] if built.parent is None else list(built.results)
 
     def outputs(self, op: OnnxOp) -> list[Output]:

@@ -9,7 +9,7 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
 import populus
-from helpers.node_ops import ATTRIBUTES, CALLING, COMPLEX, HEAD, OPTIONAL, VALUES
+from helpers.node_ops import ATTRIBUTES, CALLING, COMPLEX, HEAD, OPTIONAL, PLUS, VALUES
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver import extensions
 
@@ -277,6 +277,33 @@ def test_an_element_wise_op_follows_sizes_that_are_known_in_the_run(dims, loaded
         got = populus.compile(found, dims=dims).run({"a": a})["y"]
     assert got.shape == expected.shape
     assert np.allclose(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "strict", "native"])
+def test_constants_stand_beside_open_sizes(engine, loaded):
+    loaded(PLUS)
+    a, b = np.arange(6, dtype=np.float32).reshape(2, 3), np.array([10, 20, 30], np.float32)
+    found = model([node("Plus", ["a", "b"], ["y"])], {"a": (T.FLOAT, ["n", 3])}, {"y": (T.FLOAT, None)}, {"b": b})
+    program = populus.compile(found, dims={"n": (1, 6)}, engine=engine, tiles=2)
+    assert np.array_equal(program.run({"a": a})["y"], a + b)
+    assert np.array_equal(program.run({"a": a[:1]})["y"], a[:1] + b)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "strict", "native"])
+@pytest.mark.parametrize("shape", [["n", 64], ["b", "n", 64]])
+def test_packed_weights_take_any_number_of_rows(shape, engine):
+    g = np.random.default_rng(0)
+    weights = {"w": g.integers(0, 256, (8, 2, 16)).astype(np.uint8), "s": g.standard_normal(16).astype(np.float32)}
+    settings = {"K": 64, "N": 8, "bits": 4, "block_size": 32}
+    product = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **settings)
+    found = model([product], {"x": (T.FLOAT, shape)}, {"y": (T.FLOAT, None)}, weights)
+    found.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    codes = np.stack([weights["w"] & 15, weights["w"] >> 4], -1).reshape(8, 2, 32).astype(np.float64)
+    table = ((codes - 8) * weights["s"].reshape(8, 2, 1)).reshape(8, 64)
+    program = populus.compile(found, dims={"b": (1, 4), "n": (1, 5)} if len(shape) == 3 else {"n": (1, 5)}, engine=engine, tiles=2)
+    for rows in (3, 1):
+        x = g.standard_normal((*[2] * (len(shape) - 2), rows, 64)).astype(np.float32)
+        np.testing.assert_allclose(program.run({"x": x})["y"], x @ table.T, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["Rows", "Total"])
