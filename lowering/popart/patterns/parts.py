@@ -55,7 +55,10 @@ class SliceOfConcat(Pattern[popart.SliceOp]):
 
 
 class ConcatOfSlices(Pattern[popart.ConcatOp]):
-    """Neighbouring slices of one tensor, concatenated again, are one slice. Legal: they differ along the axis only, by step 1, in order."""
+    """Neighbouring slices of one tensor, concatenated again, are one slice.
+
+    Legal: they differ along the axis only, by step 1, in order. An empty slice whose end is before its begin is no neighbour.
+    """
 
     ROOTS = (popart.ConcatOp,)
 
@@ -113,4 +116,5 @@ def _part(value: SSAValue, axis: int, beside: Operation) -> _Part:
 
 
 def _follows(first: Bounds, second: Bounds, axis: int) -> bool:
-    return first[axis][1] == second[axis][0] and all(a == b for d, (a, b) in enumerate(zip(first, second)) if d != axis)
+    forwards = all(begin <= end for begin, end, _ in (first[axis], second[axis]))
+    return forwards and first[axis][1] == second[axis][0] and all(a == b for d, (a, b) in enumerate(zip(first, second)) if d != axis)

@@ -60,3 +60,16 @@ func.func @main(%x : tensor<1x1xf32>) -> (tensor<3x1xf32>, tensor<2x1xf32>, tens
 // CHECK: %p = popart.concat %x, %x, %x
 // CHECK: %q = popart.concat %b, %x
 // CHECK: %r = popart.concat %c, %c
+
+// -----
+
+// An empty slice that ends before it begins is no neighbour: x[0:3], nothing, x[2:6] are seven elements.
+func.func @main(%x : tensor<8xf32>) -> tensor<7xf32> {
+  %a = popart.slice %x {begins = array<i64: 0>, ends = array<i64: 3>, steps = array<i64: 1>} : (tensor<8xf32>) -> tensor<3xf32>
+  %b = popart.slice %x {begins = array<i64: 3>, ends = array<i64: 2>, steps = array<i64: 1>} : (tensor<8xf32>) -> tensor<0xf32>
+  %c = popart.slice %x {begins = array<i64: 2>, ends = array<i64: 6>, steps = array<i64: 1>} : (tensor<8xf32>) -> tensor<4xf32>
+  %y = popart.concat %a, %b, %c {axis = 0 : i64} : (tensor<3xf32>, tensor<0xf32>, tensor<4xf32>) -> tensor<7xf32>
+  func.return %y : tensor<7xf32>
+}
+
+// CHECK: %y = popart.concat %a, %b, %c
