@@ -76,6 +76,7 @@ class TileMachine(LoadedProgram):
     """
 
     name = "machine"
+    checks_addresses = False  # it shows what variables that overlap do
 
     def __init__(self, graph: GraphOp, seed: int, shared: bool):
         super().__init__(graph)

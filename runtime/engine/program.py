@@ -35,6 +35,7 @@ from populus.dialects.poplar.program import (
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
+from populus.runtime.addresses import check_addresses
 from populus.runtime.codelets.task import Run
 from populus.runtime.engine.states import States
 from populus.runtime.gcl import Collective
@@ -219,6 +220,7 @@ class LoadedProgram(ABC):
 
     name = ""
     views = False
+    checks_addresses = True
 
     def __init__(self, graph: GraphOp):
         self.graph = graph
@@ -236,7 +238,12 @@ class LoadedProgram(ABC):
         self._functions: dict[str, BlockNode] = {}
 
     def load(self) -> None:
-        """Binds the graph's steps. A subclass calls it after it has allocated memory."""
+        """Binds the graph's steps. A subclass calls it after it has allocated memory.
+
+        Raises PopulusError if two variables that are live at one time share an address, on any engine.
+        """
+        if self.checks_addresses:
+            check_addresses(self.graph)
         self.body = self._block(self.graph.body.block)
 
     def run(self, inputs: Mapping[str, Array], observe: Observer | None = None, commit: bool = True) -> Arrays:

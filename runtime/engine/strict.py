@@ -20,7 +20,6 @@ from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, storage_
 from populus.dialects.poplar.program import CallOp, GraphOp
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
-from populus.runtime.addresses import check_addresses
 from populus.runtime.codelets.task import Workspace
 from populus.runtime.engine.checked_vertices import Connection, Store, Vertices, count_elements
 from populus.runtime.engine.program import BlockNode, LoadedProgram, Node, Observer, StepNode
@@ -51,7 +50,6 @@ class StrictProgram(LoadedProgram):
         self.workspace = Workspace()
         self.tiles = graph.machine.tiles
         check_tile_memory(graph)
-        check_addresses(graph)
         self._stores: dict[StorageOp, Store] = {}
         self._arguments: list[Store] = []  # of all calls
         self.load()

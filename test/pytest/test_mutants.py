@@ -145,7 +145,7 @@ def test_how_changes_are_told_apart():
 
 @pytest.mark.usefixtures("small")
 def test_a_fault_that_strict_does_not_find_is_missed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("populus.runtime.engine.strict.check_addresses", lambda graph: None)
+    monkeypatch.setattr("populus.runtime.engine.program.check_addresses", lambda graph: None)
     assert changed(lambda made: setattr(label(made, "z"), "address", label(made, "x").address)) == ("", "fault")
 
 
