@@ -72,11 +72,11 @@ class Place:
             return None
         digest, *lines = content.decode().splitlines()
         names = f"{self.key}.so", f"{self.key}.bin"
-        library, weights = map(self.disk.path, names)
+        library = self.disk.path(names[0])
         try:
             if any(_line(line.partition(" : ")[2]) != line for line in lines):
                 return None
-            if os.path.islink(weights) or os.path.islink(library) or _digest(library) != digest:
+            if not all(map(self.disk.owned, names)) or _digest(library) != digest:
                 return None
             from populus.runtime.built.library import BuiltProgram, threads_of
 
@@ -107,6 +107,8 @@ class Place:
                 write(Path(made), self.key)
                 library = Path(made, f"lib{self.key}.so")
                 digest = _digest(str(library))
+                library.chmod(0o700)  # nobody else's to write, whatever the user's umask
+                Path(made, f"{self.key}.bin").chmod(0o600)
                 Path(made, f"{self.key}.bin").replace(self.disk.folder / f"{self.key}.bin")
                 library.replace(self.disk.folder / f"{self.key}.so")
         except OSError:

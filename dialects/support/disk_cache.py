@@ -1,7 +1,8 @@
 """Caches on disk: files that are named by a hash of whatever made them, in a folder that only the user can write.
 
-Cached machine code runs, so a folder that others may write is not used, with one warning. Links are not followed. Each file
-begins with the hash of its name and content, so a damaged file, or one of another name, counts as absent. Writers rename whole files.
+Cached machine code runs, so a folder that others may write is not used, with one warning. A file of another user, or one that others may
+write, was put there when they could: it counts as absent, and so do links. Each file begins with the hash of its name and content, so a
+damaged file, or one of another name, counts as absent. Writers rename whole files.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path  # a hit needs neither it nor `tempfile`, which take longer to import than the hit takes
 
 VARIABLE = "POPULUS_CACHE"  # environment variable: the folder of all caches; empty: no caches by default
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # neither a link is opened, nor is a pipe waited for
 _WRITERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -83,7 +85,9 @@ class DiskCache:
         if not self.trusted():
             return None
         try:
-            with open(os.open(self.path(name), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
+            with open(os.open(self.path(name), os.O_RDONLY | _PLAIN), "rb") as file:
+                if not self._is_ours(name, os.fstat(file.fileno())):
+                    return None
                 data = file.read()
         except OSError:
             return None
@@ -92,6 +96,22 @@ class DiskCache:
             return None
         self.used(name)
         return data[head:]
+
+    def owned(self, name: str) -> bool:
+        """Tells whether a file is there, no link, and nobody else can have written it."""
+        try:
+            return self._is_ours(name, os.lstat(self.path(name)))
+        except OSError:
+            return False
+
+    def _is_ours(self, name: str, found: os.stat_result) -> bool:
+        """Tells whether a file is a regular one that nobody else can have written; warns once for one that somebody can."""
+        if not stat.S_ISREG(found.st_mode):
+            return False
+        why = _others(found)
+        if why is not None:
+            self._warn(f"has the file {name}, which {why}", "remove the folder")
+        return why is None
 
     def write(self, name: str, content: bytes) -> None:
         """Stores a file. Without space or permission, nothing is stored and nothing is raised."""
@@ -149,11 +169,14 @@ class DiskCache:
         why = _fault(found, os.stat(os.path.dirname(os.path.abspath(self.place))))
         if why is None:
             return stat.S_ISDIR(found.st_mode)
+        self._warn(f"{why}; it is not used", "remove it, as others may have put files there,")
+        return False
+
+    def _warn(self, why: str, advice: str) -> None:
+        """Warns once of a folder."""
         if (place := os.fspath(self.place)) not in _WARNED:
             _WARNED.add(place)
-            advice = f"make it yours alone (chmod 700) or name another in {VARIABLE}"
-            warnings.warn(f"cache folder {place} {why}; it is not used: {advice}", PopulusWarning, stacklevel=2)
-        return False
+            warnings.warn(f"cache folder {place} {why}: {advice} or name another in {VARIABLE}", PopulusWarning, stacklevel=4)
 
 
 _WARNED: set[str] = set()
@@ -165,10 +188,19 @@ def _fault(folder: os.stat_result, parent: os.stat_result) -> str | None:
         return "is a link"
     if not hasattr(os, "geteuid"):
         return None
-    if folder.st_uid != os.geteuid():
-        return f"belongs to user {folder.st_uid}, not to {os.geteuid()}"
-    if folder.st_mode & _WRITERS:
-        return f"may be written by others (mode {stat.S_IMODE(folder.st_mode):o})"
+    if (why := _others(folder)) is not None:
+        return why
     if parent.st_mode & stat.S_IWOTH and not parent.st_mode & stat.S_ISVTX:
         return f"lies in a folder that anybody may write (mode {stat.S_IMODE(parent.st_mode):o})"
+    return None
+
+
+def _others(found: os.stat_result) -> str | None:
+    """Returns the reason why others may have written a file or folder; None if they cannot have."""
+    if not hasattr(os, "geteuid"):
+        return None
+    if found.st_uid != os.geteuid():
+        return f"belongs to user {found.st_uid}, not to {os.geteuid()}"
+    if found.st_mode & _WRITERS:
+        return f"may be written by others (mode {stat.S_IMODE(found.st_mode):o})"
     return None

@@ -45,7 +45,7 @@ def test_a_new_folder_is_the_users_alone(cache: DiskCache):
 def test_a_planted_file_is_not_read_and_nothing_is_written(cache: DiskCache, change, line):
     cache.write("a", b"planted")
     change(cache.folder)
-    with pytest.warns(PopulusWarning, match=rf"cache folder \S+ {line}; it is not used: .*chmod 700"):
+    with pytest.warns(PopulusWarning, match=rf"cache folder \S+ {line}; it is not used: remove it, as others may have put files there"):
         assert cache.read("a") is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # one warning for a folder
@@ -70,6 +70,58 @@ def test_links_are_not_followed(cache: DiskCache, tmp_path: Path):
     other.folder.symlink_to(cache.folder)
     with pytest.warns(PopulusWarning, match="is a link"):
         assert other.read("a") is None
+
+
+def given(path: Path):
+    """Gives a file to another user."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may give files away")
+    os.chown(path, 65534, 65534)
+
+
+def moved(path: Path, instead, before=lambda path: None):
+    """Moves a file to another folder, and puts something in its place."""
+    (far := path.parent.parent / "far").mkdir(exist_ok=True)
+    before(path)
+    os.rename(path, far / path.name)
+    instead(far / path.name, path)
+
+
+PLANTED = {
+    "another user's file": given,
+    "a file that the group may write": lambda path: path.chmod(0o660),
+    "a file that anybody may write": lambda path: path.chmod(0o606),
+    "a link to a file": lambda path: moved(path, os.symlink),
+    "another name of another user's file": lambda path: moved(path, os.link, given),
+    "a pipe": lambda path: moved(path, lambda far, path: os.mkfifo(path)),
+    "a folder": lambda path: moved(path, lambda far, path: path.mkdir()),
+}
+
+
+@pytest.mark.filterwarnings("ignore:cache folder")
+@pytest.mark.parametrize("how", PLANTED)
+def test_a_file_that_others_put_into_the_folder_is_not_read_and_is_replaced(cache: DiskCache, how: str):
+    """While the folder was open, before it became the user's alone."""
+    cache.write("a", b"planted")
+    PLANTED[how](cache.folder / "a")
+    assert cache.read("a") is None
+    assert not cache.owned("a")
+    if how == "a folder":
+        return
+    cache.write("a", b"new")
+    assert cache.owned("a")
+    assert cache.read("a") == b"new"
+
+
+def test_a_file_of_another_user_is_named_once_with_the_advice_to_remove_the_folder(cache: DiskCache):
+    cache.write("a", b"planted")
+    (cache.folder / "a").chmod(0o666)
+    said = r"has the file a, which may be written by others \(mode 666\): remove the folder or name another in POPULUS_CACHE"
+    with pytest.warns(PopulusWarning, match=rf"cache folder \S+ {said}"):
+        assert cache.read("a") is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.read("a") is None
 
 
 def test_an_empty_name_means_no_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -155,6 +207,22 @@ def test_a_wrong_object_of_the_same_user_is_compiled_anew(tmp_path: Path, monkey
     launch = answer(1, library)
     launch()
     assert (launch.words[0], library.compiled) == (1, 1)
+
+
+@pytest.mark.filterwarnings("ignore:cache folder")
+@pytest.mark.parametrize("kind", ["program", "safetensors"])
+@pytest.mark.parametrize("how", PLANTED)
+def test_a_program_of_which_others_put_a_part_there_is_not_read(tmp_path: Path, kind: str, how: str):
+    import populus
+
+    cache = ProgramCache(tmp_path / "cache")
+    with populus.Builder() as b:
+        b.output("y", b.op("matmul", b.input("x", (1, 64)), b.constant(np.arange(4096, dtype=np.float32).reshape(64, 64)))[0])
+    populus.compile(b.module(), tiles=1, cache=cache.folder)
+    (program,) = cache.folder.glob("*.program")
+    assert cache.get(context(), program.stem) is not None
+    PLANTED[how](program.with_suffix(f".{kind}"))
+    assert cache.get(context(), program.stem) is None
 
 
 @pytest.mark.parametrize("kind", ["program", "safetensors"])

@@ -203,6 +203,38 @@ def test_a_kept_program_with_any_byte_changed_is_compiled_again(path, kind):
         assert found(path) is None, at
 
 
+@pytest.mark.filterwarnings("ignore:cache folder")
+@pytest.mark.parametrize("kind", ["so", "bin", "ready"])
+@pytest.mark.parametrize("how", ["another user's", "for anybody to write", "a link", "another name of another user's", "a pipe"])
+def test_a_program_of_which_others_put_a_part_there_is_compiled_again(path, kind, how):
+    compiled(path)
+    assert found(path) is not None
+    (file,) = kept(path, kind)
+    far = path.with_name(file.name)
+    if "another user's" in how:
+        if os.geteuid() != 0:
+            pytest.skip("only root may give files away")
+        os.chown(file, 65534, 65534)
+    if how == "for anybody to write":
+        file.chmod(0o666)
+    elif how != "another user's":
+        file.rename(far)
+        {"a link": os.symlink, "a pipe": lambda far, file: os.mkfifo(file)}.get(how, os.link)(far, file)
+    assert found(path) is None
+    assert compiled(path).run(X)["y"][0, 1] == 2.0
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o077])
+def test_a_kept_program_is_the_users_alone_whatever_the_umask(path, umask):
+    before = os.umask(umask)
+    try:
+        compiled(path)
+    finally:
+        os.umask(before)
+    assert found(path) is not None
+    assert all(file.stat().st_mode & 0o077 == 0 for kind in ("so", "bin", "ready") for file in kept(path, kind))
+
+
 def test_a_folder_that_others_may_write_is_not_used(path):
     compiled(path)
     kept(path)[0].parent.chmod(0o777)
