@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from triples import consumers, layouts, producers
 from triples.chain import SIZES, VALUES, Array, Chain, Infeasible, Size, model_of
@@ -161,15 +161,26 @@ def doubled(model: ModelProto) -> ModelProto:
     for t in made.graph.initializer:
         if t.data_type in FLOATS:
             t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(t).astype(np.float64), t.name))
-    reads = {n for node in made.graph.node if node.op_type == "Resize" for n in node.input[1:3]}
+    reads = {n for node in made.graph.node for n in _scales(node)}
     for t in made.graph.initializer:
         if t.name in reads:  # scales are f32 whatever the data are
             t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(t).astype(np.float32), t.name))
-    for node in made.graph.node:
+    nodes = list(made.graph.node)
+    del made.graph.node[:]
+    for node in nodes:
         for a in node.attribute:
             if a.name == "to" and a.i in FLOATS:
                 a.i = TensorProto.DOUBLE
+        made.graph.node.append(node)
+        if node.op_type == "DequantizeLinear":
+            made.graph.node[-1].output[0] += ".f32"
+            made.graph.node.append(helper.make_node("Cast", [f"{node.output[0]}.f32"], [node.output[0]], to=TensorProto.DOUBLE))
     return made
+
+
+def _scales(node: NodeProto) -> list[str]:
+    """Lists the operands of a node that are f32 beside data of f64."""
+    return list(node.input[1:3] if node.op_type == "Resize" else node.input[1:2] if node.op_type == "DequantizeLinear" else [])
 
 
 def in_f64(arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -247,13 +258,14 @@ def sample(turn: int) -> list[Case]:
     found: dict[Case, None] = {}
     pairs: set[tuple[str, str, str]] = set()
 
-    def take(producer: str, kinds: Sequence[str], consumer: str) -> None:
+    def take(producer: str, kinds: Sequence[str], consumer: str) -> bool:
         for kind in kinds:
             case = case_of(producer, _layout(kind, producer, turn + digest(consumer)), consumer, turn)
             if case is not None:
                 found[case] = None
                 pairs.update({("pc", producer, consumer), ("pl", producer, kind), ("lc", kind, consumer)})
-                return
+                return True
+        return False
 
     for i, producer in enumerate(producers.CORE):
         for j, consumer in enumerate(consumers.CORE):
@@ -266,14 +278,14 @@ def sample(turn: int) -> list[Case]:
         for producer in turned(producers.CORE, digest(consumer + kind) + turn):
             if ("lc", kind, consumer) not in pairs:
                 take(producer, [kind], consumer)
-    for i, producer in enumerate(PRODUCERS):
+    for i, producer in enumerate(p for p in PRODUCERS if p not in producers.CORE):
         for consumer in turned(consumers.CORE, i + turn):
-            if not any(p == producer for _, p, _ in pairs):
-                take(producer, turned(KINDS, i + turn), consumer)
-    for i, consumer in enumerate(CONSUMERS):
+            if take(producer, turned(KINDS, i + turn), consumer):
+                break
+    for i, consumer in enumerate(c for c in CONSUMERS if c not in consumers.CORE):
         for producer in turned(producers.CORE, i + turn):
-            if not any(c == consumer for _, _, c in pairs):
-                take(producer, turned(KINDS, i + turn), consumer)
+            if take(producer, turned(KINDS, i + turn), consumer):
+                break
     return list(found)
 
 

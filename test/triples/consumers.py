@@ -101,7 +101,7 @@ CONSUMERS = {
         Consumer("reshape-matmul", reshape_product),
         Consumer("attention", attention, values=GENTLE),
         Consumer("conv1x1", conv),
-        Consumer("conv3x3", lambda c, x, s: conv(c, x, s, (3, 3))),
+        Consumer("conv3x3", lambda c, x, s: conv(c, x, s, (3, 3)), values=FINITE),  # Winograd's algorithm spreads what is not finite
         Consumer("conv-1d", lambda c, x, s: conv(c, x, s, (3,))),
         Consumer("conv-3d", lambda c, x, s: conv(c, x, s, (1, 3, 3))),
         Consumer("conv-grouped", lambda c, x, s: conv(c, x, s, (3, 3), group=2)),

@@ -293,6 +293,7 @@ FORMS = {
     for form in (
         Form("plain", judge),
         Form("gradient", judge_gradients, 20),
+        Form("leak", partial(judge_gradients, leaks=True), 60),
         Form("bounded", partial(judge_open, bounded=True), 60),
         Form("buckets", partial(judge_open, bounded=False), 120),
         Form("loop", partial(judge_bodies, kind="Loop"), 120),

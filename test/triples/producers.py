@@ -97,12 +97,12 @@ PRODUCERS = {
         Producer("conv1x1", of(conv, (1, 1))),
         Producer("conv1x1-strided", of(conv, (1, 1), strides=2)),
         Producer("conv1x1-bias-relu", then(of(conv, (1, 1), bias=True), "Relu"), values=NO_NAN),
-        Producer("conv3x3", of(conv)),
-        Producer("conv3x3-bias-relu", then(of(conv, bias=True), "Relu"), values=NO_NAN),
+        Producer("conv3x3", of(conv), values=FINITE),  # Winograd's algorithm spreads what is not finite
+        Producer("conv3x3-bias-relu", then(of(conv, bias=True), "Relu"), values=FINITE),  # Winograd's algorithm spreads what is not finite
         Producer("conv3x3-strided", of(conv, strides=2)),
         Producer("conv3x3-dilated", of(conv, dilation=2)),
         Producer("conv3x3-grouped", of(conv, group=2)),
-        Producer("conv3x3-uneven-pads", of(conv, pads=(0, 2, 1, 0))),
+        Producer("conv3x3-uneven-pads", of(conv, pads=(0, 2, 1, 0)), values=FINITE),  # Winograd's algorithm spreads what is not finite
         Producer("conv1x1-grouped", of(conv, (1, 1), group=2)),
         Producer("conv5x5", of(conv, (5, 5))),
         Producer("conv5x1", of(conv, (5, 1))),
@@ -127,7 +127,7 @@ PRODUCERS = {
         Producer("transposed-dilated", of(conv, dilation=2, transposed=True)),
         Producer("transposed-1d", of(conv, (3,), strides=2, transposed=True)),
         Producer("transposed-3d", of(conv, (2, 2, 2), strides=2, transposed=True, pads=(0,) * 6)),
-        Producer("two-convs", concat_convs),
+        Producer("two-convs", concat_convs, values=FINITE),  # Winograd's algorithm spreads what is not finite
         Producer("qlinear-conv1x1", of(qlinear_conv, (1, 1)), gradient=False, values=INTEGERS),
         Producer("qlinear-conv3x3", of(qlinear_conv), gradient=False, values=INTEGERS),
         Producer("qlinear-conv3x3-signed", of(qlinear_conv, signed=True, per_channel=True), gradient=False, values=INTEGERS),
