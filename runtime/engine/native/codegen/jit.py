@@ -19,17 +19,20 @@ from populus.dialects.support.guard import Guard, once
 from populus.dialects.support.package_hash import package_hash
 from populus.runtime.engine.native.codegen import object_cache
 from populus.runtime.engine.native.codegen.cpu import Machine, binding, machine
+from populus.runtime.engine.native.codegen.touched import Touches
 
 
 @dataclass(frozen=True)
 class Kernel:
     """Function to compile: `build(name, machine)` gives LLVM text that defines it under this name.
 
-    `key` determines the text, together with the machine and this package's source.
+    `key` determines the text, together with the machine and this package's source. `touches`: what a launch with some arguments
+    reads and writes; None if that is not stated.
     """
 
     key: str
     build: Callable[[str, Machine], str]
+    touches: Touches | None = None
 
     @property
     def name(self) -> str:

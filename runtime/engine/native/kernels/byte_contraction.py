@@ -20,9 +20,10 @@ from populus.runtime.engine.native.codegen import byte_dots
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels import byte_tile_blocks
-from populus.runtime.engine.native.kernels.contraction import start_of
-from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue, call_formula
+from populus.runtime.engine.native.kernels.contraction import count_of, start_of
+from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue, call_formula, formula_touches
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Panels, Table, shares
 
@@ -190,14 +191,33 @@ def _packer(few: bool, name: str, machine: Machine) -> str:
     return f.done()
 
 
+def _packed(args: Arguments, units: int) -> Touched:
+    """States what a launch of `_packer` touches."""
+    b, depth, columns, panels, begin, k, n, _, _, straight, _ = args
+    across = np.arange(n, dtype=np.int64) if straight else columns[:n]
+    return Touched([Elements.at(b, 1, depth[:k], across)], [Elements.of(panels), Elements.of(begin)])
+
+
+def _touches(formula: bool, args: Arguments, units: int) -> Touched:
+    """States what a launch of `_blocks` touches."""
+    a, rows, depth, panels, begin, c = args[:6]
+    fours, n, blocks, high, tall, _, _, row_step = args[10:18]
+    m = count_of(tall, high, blocks)
+    reads = [Elements.at(a, 4, rows[:m], depth[:fours]), Elements.of(panels), Elements.of(begin)]
+    if not formula:
+        return Touched(reads, [Elements.at(c, 4, (m, row_step), (n, 4))], unset=True)
+    others, writes = formula_touches(args[FIRST_WORD:], m, n)
+    return Touched([*reads, *others], writes, unset=True)
+
+
 def pack_kernel(few: bool = False) -> Kernel:
     """Names the kernel that packs panels."""
-    return Kernel(f"byte pack{MARK[few]}", partial(_packer, few))
+    return Kernel(f"byte pack{MARK[few]}", partial(_packer, few), _packed)
 
 
 def blocks_kernel(formula: bool, few: bool = False) -> Kernel:
     """Names the kernel of all blocks."""
-    return Kernel(f"byte blocks{' formula' if formula else ''}{MARK[few]}", partial(_blocks, formula, few))
+    return Kernel(f"byte blocks{' formula' if formula else ''}{MARK[few]}", partial(_blocks, formula, few), partial(_touches, formula))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from populus.runtime.engine.native.codegen import byte_dots
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue, call_formula
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
+from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue, call_formula, formula_touches
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Table
 
@@ -99,6 +100,16 @@ def _depthwise(formula: bool, signed: bool, name: str, machine: Machine) -> str:
     return f.done()
 
 
+def _touches(formula: bool, args: Arguments, units: int) -> Touched:
+    """States what a launch touches."""
+    x, rows, depth, w, c, _, m, n, row_step = args[:9]
+    reads = [Elements.at(x, 1, rows[:m], np.unique(depth), (n, 1)), Elements.of(w)]
+    if not formula:
+        return Touched(reads, [Elements.at(c, 4, (m, row_step), (n, 4))])
+    others, writes = formula_touches(args[FIRST_WORD:], m, n)
+    return Touched([*reads, *others], writes)
+
+
 def taps_of(machine: Machine, depth: Table) -> Table:
     """Lists the offsets of the taps as the kernel reads them: the last twice if taps go by twos and are odd."""
     return np.append(depth, depth[-1:]) if byte_dots.has_pairs(machine) and len(depth) % 2 else depth
@@ -120,6 +131,6 @@ def launch(
     units = -(-n // wide) * -(-len(rows) // POSITIONS)
     args: list[int | Array | Kernel] = [x, rows, depth, w, c, len(w), len(rows), n, c.strides[0], w.strides[0]]
     key = f"byte depthwise {formula is not None} {signed}"
-    kernel = Kernel(key, partial(_depthwise, formula is not None, signed))
+    kernel = Kernel(key, partial(_depthwise, formula is not None, signed), partial(_touches, formula is not None))
     words: Sequence[int | Array | Kernel] = () if formula is None else formula.arguments()
     return Launch(library, kernel, [*args, *words], units, len(rows) * n * len(depth) // 30)

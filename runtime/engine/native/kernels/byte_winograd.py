@@ -23,7 +23,8 @@ from populus.runtime.engine.native.codegen import byte_dots
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue, call_formula
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
+from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue, call_formula, formula_touches
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Table
 
@@ -234,6 +235,14 @@ def _all(signed: bool, name: str, machine: Machine) -> str:
     return f.done()
 
 
+def _touches(args: Arguments, units: int) -> Touched:
+    """States what a launch touches, but its scratch memory."""
+    x, images, rows, columns, u, _, ic, high, wide = args[:9]
+    read = Elements.at(x, 1, images, np.unique(rows), np.unique(columns), (ic, 1))
+    others, writes = formula_touches(args[FIRST_WORD:], len(images) * high * wide, args[-1].shape[-1])
+    return Touched([read, Elements.of(u), *others], writes)
+
+
 def launch(library: Library, task: Task, plane: Plane, x: Array, u: Array, ending: Epilogue) -> Launch:
     """Builds the launch. x: [batch, ic, rows, columns] with its padding, channels adjacent."""
     batch, _, tall, broad = x.shape
@@ -250,6 +259,6 @@ def launch(library: Library, task: Task, plane: Plane, x: Array, u: Array, endin
         plane.oc // plane.columns, total, ranges, plane.bytes[0], each,
     ]  # fmt: skip
     assert len(args) == FIRST_WORD, len(args)
-    kernel = Kernel(f"byte winograd {x.dtype == np.int8}", partial(_all, x.dtype == np.int8))
+    kernel = Kernel(f"byte winograd {x.dtype == np.int8}", partial(_all, x.dtype == np.int8), _touches)
     work = batch * plane.down * plane.across * plane.oc * plane.ic * POINTS // 150
     return Launch(library, kernel, [*args, *ending.arguments()], ranges, work)

@@ -13,6 +13,7 @@ from populus.runtime.codelets.task import Array, Task, Window
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Table, offsets
@@ -50,6 +51,13 @@ def _largest(type: str, signed: bool, name: str, machine: Machine) -> str:
     return f.done()
 
 
+def _touches(args: Arguments, units: int) -> Touched:
+    source, into, places, ys, taps, n = args
+    item = into.itemsize
+    read = Elements.at(source, item, np.unique(places.reshape(-1)[: units * taps]), (n, item))
+    return Touched([read], [Elements.at(into, item, ys[:units], (n, item))])
+
+
 def maximum(library: Library, task: Task) -> list[Launch] | None:
     """Computes the largest element of each window. Copies x and y if their channels are not last."""
     field, y = task.fields["x"], task["y"]
@@ -81,7 +89,7 @@ def maximum(library: Library, task: Task) -> list[Launch] | None:
     places = np.ascontiguousarray((batch + places).reshape(-1, places.shape[1]))
     ys = offsets(into.shape[:-1], into.strides[:-1])
     signed, type = x.dtype == np.int8, {1: "i8", 2: "half", 4: "float", 8: "double"}[item]
-    kernel = Kernel(f"channel pool {type} {signed}", partial(_largest, type, signed))
+    kernel = Kernel(f"channel pool {type} {signed}", partial(_largest, type, signed), _touches)
     args: list[int | Array | Kernel] = [source, into, places, ys, places.shape[1], y.shape[1]]
     launches.append(Launch(library, kernel, args, len(ys), places.size * max(y.shape[1], 64) // 40))
     if into is not target:

@@ -21,6 +21,7 @@ from populus.runtime.codelets.task import Array, PackedForms
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.blocks import CONTINUES, STOPS, SUMMED, block_kernel
 from populus.runtime.engine.native.kernels.endings import BYTES, Formula, ending_of, words_of
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -162,7 +163,32 @@ def start_of(f: Function, i: str, large: str, size: str) -> str:
     return f.sub(f.mul(i, size), shorter)
 
 
-BLOCKS = Kernel("blocks", _blocks)
+def count_of(tall: int, high: int, parts: int) -> int:
+    """Counts the elements of parts, of which the first `tall` have `high` and the others one less."""
+    return parts * (high - 1) + min(tall, parts)
+
+
+def in_parts(n: int, starts: Sequence[int], step: int, inner: int) -> Table:
+    """Lists the places of n elements: a part's first is `step` for each element before it, and the others `inner` apart."""
+    first = np.repeat(np.array(starts, np.int64), np.diff([*starts, n]))
+    return first * step + (np.arange(n, dtype=np.int64) - first) * inner
+
+
+def _multiplied(args: Arguments, units: int) -> Touched:
+    """States what a launch of `_blocks` touches."""
+    a, rows, depth, b, c = args[:5]
+    k, n, tall, high, blocks, wide, broad, _, lanes, row_step, column_step, step = args[9:21]
+    m, item, panels = count_of(tall, high, blocks), c.itemsize, units // blocks
+    down, right = (step, item) if column_step == item else (item, step)
+    place_of_row = in_parts(m, [count_of(tall, high, i) for i in range(blocks)], row_step, down)
+    place_of_column = in_parts(n, [lanes * count_of(wide, broad, j) for j in range(panels)], column_step, right)
+    read = [Elements.at(a, item, rows[:m], depth[:k]), Elements.at(b, item, (k * lanes * count_of(wide, broad, panels), item))]
+    others = zip(*(args[FIRST_WORD + w :: 3] for w in range(3)))
+    read += [Elements.at(x, x.itemsize, (m, i), (n, j)) for x, i, j in others]
+    return Touched(read, [Elements.at(c, item, place_of_row, place_of_column)])
+
+
+BLOCKS = Kernel("blocks", _blocks, _multiplied)
 
 
 def _packer(type: str, single: bool, name: str, machine: Machine) -> str:
@@ -220,9 +246,20 @@ def _packer(type: str, single: bool, name: str, machine: Machine) -> str:
     return f.done()
 
 
+def _packed(item: int, lanes: int, args: Arguments, units: int) -> Touched:
+    """States what a launch of `_packer` touches that packs whole panels."""
+    b, depth, columns, panels, k, n, wide, broad, side, low, high, skipped = args
+    first, end = (lanes * count_of(wide, broad, i) for i in (skipped, skipped + units))
+    across = np.arange(first, min(end, n), dtype=np.int64) * item + int(columns[0]) if side and lanes > 1 else columns[first:end]
+    written = Elements.at(panels, item, ((end - first) * (high - low), item), (1, first * k * item))
+    assert (low, high) == (0, k), (low, high, k)
+    return Touched([Elements.at(b, item, depth[low:high], across)], [written])
+
+
 def pack_kernel(dtype: str, lanes: int) -> Kernel:
     """Names the kernel that packs panels of an element type, some vectors or, if `lanes` is 1, some elements wide."""
-    return Kernel(f"pack {dtype}{' single' if lanes == 1 else ''}", partial(_packer, SUMMED[dtype], lanes == 1))
+    key = f"pack {dtype}{' single' if lanes == 1 else ''}"
+    return Kernel(key, partial(_packer, SUMMED[dtype], lanes == 1), partial(_packed, np.dtype(dtype).itemsize, lanes))
 
 
 # -- products ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.expr import coalesced
 
@@ -46,6 +47,17 @@ def _copy(item: int, pattern: str, rank: int, name: str, machine: Machine) -> st
     return f.done()
 
 
+def _copied(item: int, rank: int, pattern: str, args: Arguments, units: int) -> Touched:
+    source, target = args[:2]
+    sizes, steps, leaps = ([*args[2 + rank * g : 2 + rank * (g + 1)]] for g in range(3))
+    sizes[0] = units
+    if pattern in ("both", "source"):
+        steps[-1] = item
+    if pattern in ("both", "target"):
+        leaps[-1] = item
+    return Touched([Elements.at(source, item, *zip(sizes, steps))], [Elements.at(target, item, *zip(sizes, leaps))])
+
+
 def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
     """Builds launches that copy elements of one type. Returns None if these kernels do not apply."""
     if target.size == 0:
@@ -75,7 +87,7 @@ def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
     pattern = {(True, True): "both", (True, False): "source", (False, True): "target", (False, False): "none"}[
         steps[-1] == item, leaps[-1] == item
     ]
-    kernel = Kernel(f"copy {item} {pattern} {rank}", partial(_copy, item, pattern, rank))
+    kernel = Kernel(f"copy {item} {pattern} {rank}", partial(_copy, item, pattern, rank), partial(_copied, item, rank, pattern))
     return [Launch(library, kernel, [source, target, *args], args[0], target.nbytes // (10 if pattern == "both" else 4))]
 
 
@@ -143,6 +155,12 @@ def _pad(item: int, straight: bool, name: str, machine: Machine) -> str:
     return f.done()
 
 
+def _padded(item: int, straight: bool, args: Arguments, units: int) -> Touched:
+    source, target, plane_step, row_step, h, w, top, bottom, left, right, step = args
+    read = Elements.at(source, item, (units, plane_step), (h, row_step), (w, item if straight else step))
+    return Touched([read], [Elements.at(target, item, (units * (top + h + bottom) * (left + w + right), item))])
+
+
 def pad(library: Library, source: Array, target: Array, before: tuple[int, int], behind: tuple[int, int]) -> list[Launch] | None:
     """Builds launches that put source [.., h, w] inside a contiguous target.
 
@@ -155,7 +173,8 @@ def pad(library: Library, source: Array, target: Array, before: tuple[int, int],
         return None
     h, w = source.shape[-2:]
     straight = w == 1 or source.strides[-1] == source.itemsize
-    kernel = Kernel(f"pad {source.itemsize} {straight}", partial(_pad, source.itemsize, straight))
+    item = source.itemsize
+    kernel = Kernel(f"pad {item} {straight}", partial(_pad, item, straight), partial(_padded, item, straight))
     args = [source, target, step, source.strides[-2], h, w, before[0], behind[0], before[1], behind[1], source.strides[-1]]
     return [Launch(library, kernel, args, planes, target.nbytes // 8)]
 

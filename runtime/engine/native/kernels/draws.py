@@ -14,6 +14,7 @@ from populus.runtime.codelets.task import Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.elementwise import formula
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -109,6 +110,12 @@ def _draw(distribution: str, name: str, machine: Machine) -> str:
     return "".join(scalar_function(f"{name}_{n}", function) for n, function in used.items()) + f.done()
 
 
+def _touches(args: Arguments, units: int) -> Touched:
+    """States what a launch of `_draw` touches."""
+    out, low, high, _, starts, count = args[:6]
+    return Touched([Elements.of(low), Elements.of(high)], [Elements.at(out, 4, (len(starts) * count, 4))])
+
+
 def random(library: Library, task: Task) -> list[Launch] | None:
     """Draws numbers of a distribution by an element's position in the whole of y."""
     y, seed, sizes = task["y"], task["seed"].reshape(-1), task.fields["y"].whole
@@ -134,5 +141,5 @@ def random(library: Library, task: Task) -> list[Launch] | None:
     blocks = -(-count // BLOCK)
     signed = (stream + (1 << 63)) % (1 << 64) - (1 << 63)
     args = [out, seed[:1], seed[1:], np.array(numbers, f32), np.array(starts, np.int64), count, blocks, signed]
-    kernel = Kernel(f"draw {distribution}", partial(_draw, distribution))
+    kernel = Kernel(f"draw {distribution}", partial(_draw, distribution), _touches)
     return [Launch(library, kernel, args, len(starts) * blocks, y.size * (20 if distribution == "normal" else 5)), *after]

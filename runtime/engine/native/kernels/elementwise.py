@@ -18,6 +18,7 @@ from populus.dialects.expr import Expr
 from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library, c_functions
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.copies import SQUARE, in_memory_order
 from populus.runtime.engine.native.kernels.copies import copy as copies
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -104,7 +105,24 @@ def has_code(tape: Tape) -> bool:
 def formula_kernel(pattern: Pattern) -> Kernel:
     """Names the kernel of a pattern. Its arguments are addresses, then sizes of all loops but the first, then strides."""
     kernel: Callable[[str, Machine], str] = partial(_text, pattern)
-    return Kernel(pattern.key, kernel)
+    return Kernel(pattern.key, kernel, partial(_touches, pattern))
+
+
+def _touches(pattern: Pattern, args: Arguments, units: int) -> Touched:
+    """States what a launch of a formula touches."""
+    tape, rank = pattern.tape, pattern.rank
+    places = [*pattern.pointers, len(tape.operands)]
+    sizes, words = [units, *args[len(places) :][: rank - 1]], iter(args[len(places) + rank - 1 :])
+    found: list[Elements] = []
+    for base, p in zip(args, places):
+        kind, item = pattern.strides[p], (*tape.operands, tape.dtype)[p].itemsize
+        if kind == "number":
+            found.append(Elements.at(base, item))
+            continue
+        outer = [next(words) for _ in range(rank - 1)]
+        inner = next(words) if kind == "any" else int(kind == "one")
+        found.append(Elements.at(base, item, *((n, s * item) for n, s in zip(sizes, (*outer, inner)))))
+    return Touched([*found[:-1], *([found[-1]] if pattern.same else [])], found[-1:])
 
 
 def _squared(shape: list[int], elements: list[list[int]]) -> tuple[list[int], list[list[int]]]:

@@ -18,6 +18,7 @@ from populus.dialects.expr import Expr
 from populus.runtime.codelets.task import Array, seen_as
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements
 from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.tape import Tape, tape_of
 
@@ -289,6 +290,15 @@ def plane_words(formula: Formula | None, images: int) -> list[int | Array | Kern
             channel, row = (steps[-3] if x.ndim - 2 > images else 0), steps[-2]
             words += [x, offsets(x.shape[:images], x.strides[:images]), channel, row]
     return words
+
+
+def plane_reads(ending: Ending | None, words: Arguments, sides: tuple[int, int], channels: int = 1) -> list[Elements]:
+    """States what an ending on planes reads, by its words."""
+    reads: list[Elements] = []
+    for i, adjacent in enumerate(() if ending is None else ending.adjacent):
+        x, places, channel, row = words[PLANE_WORDS * i : PLANE_WORDS * (i + 1)]
+        reads.append(Elements.at(x, x.itemsize, places, (channels, channel), (sides[0], row), (sides[1], adjacent * x.itemsize)))
+    return reads
 
 
 def words_of(others: Sequence[Array]) -> list[int | Array | Kernel]:

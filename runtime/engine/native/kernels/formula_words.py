@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from populus.runtime.codelets.task import Array
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements
 from populus.runtime.engine.native.kernels.panels import Table
 
 WORDS = 64  # arguments of a formula, at most
@@ -33,6 +37,21 @@ class Epilogue:
         """Lists the arguments as `call_formula` takes them."""
         numbers = len(self.moves), len(self.words), self.sums, self.width, self.step
         return [self.kernel, self.words, self.moves, *numbers, *self.arrays]
+
+
+def formula_touches(args: Arguments, rows: int, columns: int) -> tuple[list[Elements], list[Elements]]:
+    """States what a formula on sums [rows, columns] reads beside them, and writes. `args`: as `Epilogue.arguments` lists them."""
+    kernel, words, moves, pointers, _, sums, width, _, *arrays = args
+    assert isinstance(kernel, Kernel), kernel
+    assert kernel.touches is not None, kernel.key
+    given: list[Any] = [*arrays, *words[pointers:].tolist()]
+    given[width] = columns
+    inner = kernel.touches(given, rows)
+    starts = [Elements.at(a, a.itemsize, (rows, int(i)), (columns, int(j))) for a, (i, j) in zip(arrays, moves)]
+    reads = [e for i, pair in enumerate(zip(inner.reads, starts)) if i != sums for e in pair]
+    written, start = inner.writes[0], starts[-1]
+    same = all(np.array_equal(a, b) for a, b in zip(written.tables, start.tables))
+    return reads, [written] if same else [written, start]
 
 
 def call_formula(f: Function, first: int, room: str, row: str, column: str, rows: str, width: str, step: str, sums: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from populus.runtime.engine.native.codegen.jit import Code, Kernel, Library
+from populus.runtime.engine.native.codegen.touched import Touched
 
 Array = NDArray[Any]
 
@@ -57,6 +58,11 @@ class Launch:
         self.bind()
         if _ENTRY(self.library.address(self.kernel))(self.words.ctypes.data, 0, self.units):
             self.refuse()
+
+    @property
+    def touched(self) -> Touched | None:
+        """Elements that it reads and writes, as its kernel states them; None if it does not."""
+        return None if self.kernel.touches is None else self.kernel.touches(self.args, self.units)
 
     def refuse(self) -> None:
         """Raises the error of a kernel that returned anything but 0."""

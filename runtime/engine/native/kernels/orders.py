@@ -16,6 +16,7 @@ from populus.runtime.codelets.task import Task, arithmetic
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.elementwise import formula
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import offsets
@@ -136,6 +137,13 @@ def _order(kind: str, bits: int, index: int, largest: bool, few: bool, name: str
     return f.done()
 
 
+def _touches(args: Arguments, units: int) -> Touched:
+    """States what a launch of `_order` touches."""
+    x, y, xs, ys, _, rows, _, n, k, x_step, y_step = args[:11]
+    read, written = Elements.at(x, x.itemsize, xs[:rows], (n, x_step)), Elements.at(y, y.itemsize, ys[:rows], (k, y_step))
+    return Touched([read], [written])
+
+
 def top_k(library: Library, task: Task) -> list[Launch] | None:
     """Finds the positions of the `k` largest (or smallest) elements of each row."""
     x, y, largest = task["x"], task["y"], bool(task.number("largest"))
@@ -161,5 +169,5 @@ def top_k(library: Library, task: Task) -> list[Launch] | None:
     room = task.scratch((units * (k if few else 2 * n) * (1 if bits <= 32 else 2),), np.int64)
     args = [x, y, xs, ys, room, len(xs), per, n, k, x.strides[-1], y.strides[-1], levels]
     index = 8 * y.itemsize
-    kernel = Kernel(f"order {kind}{bits} {index} {largest} {few}", partial(_order, kind, bits, index, largest, few))
+    kernel = Kernel(f"order {kind}{bits} {index} {largest} {few}", partial(_order, kind, bits, index, largest, few), _touches)
     return [*before, Launch(library, kernel, args, units, x.size * (2 + 4 * levels))]

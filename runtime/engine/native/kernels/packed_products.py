@@ -19,6 +19,7 @@ from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.engine.native.kernels.products import product
@@ -232,6 +233,24 @@ def _expand(bits: int, words: int, zero: str, name: str, machine: Machine) -> st
     return f.done()
 
 
+def _expanded(args: Arguments, units: int) -> Touched:
+    """States what a launch of `_expand` touches."""
+    codes, scale, zero, wide = args[:4]
+    return Touched([Elements.of(a) for a in (codes, scale, zero)], [Elements.of(wide)])
+
+
+def _spread_out(args: Arguments, units: int) -> Touched:
+    """States what a launch of `_spread` touches."""
+    x, spread, k, row, column, _ = args
+    return Touched([Elements.at(x, x.itemsize, (units, row), (k, column))], [Elements.of(spread)])
+
+
+def _multiplied(args: Arguments, units: int) -> Touched:
+    """States what a launch of `_columns` touches."""
+    spread, codes, scale, zero, y, _, _, m, n, *_, y_row, y_column = args
+    return Touched([Elements.of(a) for a in (spread, codes, scale, zero)], [Elements.at(y, 4, (m, y_row), (n, y_column))])
+
+
 def _by_panels(library: Library, task: Task, bits: int, kind: str, arrays: list[Array]) -> list[Launch] | None:
     """Lists the launches that expand some columns of weights to floats, and multiply all rows by them, until all columns are done."""
     x, y, (codes, scale, zero) = task["x"], task["y"], arrays
@@ -239,7 +258,7 @@ def _by_panels(library: Library, task: Task, bits: int, kind: str, arrays: list[
     k, size = x.shape[1], length * 8 // bits
     step = max(64, PANEL_BYTES // (4 * blocks * size) // 64 * 64)
     floats = task.scratch((min(step, n), blocks * size), np.float32)
-    kernel = Kernel(f"packed expand {bits} {length} {kind}", partial(_expand, bits, length // 4, kind))
+    kernel = Kernel(f"packed expand {bits} {length} {kind}", partial(_expand, bits, length // 4, kind), _expanded)
     launches: list[Launch] = []
     used = task.used
     for begin in range(0, n, step):
@@ -281,10 +300,10 @@ def packed_matmul(library: Library, task: Task) -> list[Launch] | None:
     steps = whole + (left > 0)
     spread = task.scratch((m, steps, each, LANES), np.float32)
     rows = min(m, ROWS)
-    order = Kernel(f"packed spread {bits}", partial(_spread, bits))
+    order = Kernel(f"packed spread {bits}", partial(_spread, bits), _spread_out)
     first = Launch(library, order, [x, spread, k, x.strides[0], x.strides[1] if k > 1 else 4, steps], m, spread.nbytes // 2)
     key = f"packed product {bits} {words} {kind} {rows} {m % rows} {left > 0}"
-    kernel = Kernel(key, partial(_columns, bits, words, kind, rows, m % rows, left > 0))
+    kernel = Kernel(key, partial(_columns, bits, words, kind, rows, m % rows, left > 0), _multiplied)
     args = [
         spread, codes, scale, zero, y, whole, left, m, n, spread.strides[0], codes.strides[0], scale.strides[0], zero.strides[0],
         y.strides[0] if m > 1 else 0, y.strides[1] if n > 1 else 0,

@@ -16,8 +16,19 @@ from populus.runtime.codelets.task import Array
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched, met
 from populus.runtime.engine.native.kernels.contraction import lanes_of
-from populus.runtime.engine.native.kernels.endings import BYTES, SUFFIX, TYPES, Ending, Formula, OnPlanes, ending_of, plane_words
+from populus.runtime.engine.native.kernels.endings import (
+    BYTES,
+    SUFFIX,
+    TYPES,
+    Ending,
+    Formula,
+    OnPlanes,
+    ending_of,
+    plane_reads,
+    plane_words,
+)
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Table, offsets
 from populus.runtime.engine.native.kernels.rows import combine, window_start
@@ -258,6 +269,19 @@ def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str
     return f.done()
 
 
+def _touches(form: Form, ending: Ending | None, args: Arguments, units: int) -> Touched:
+    """States what a launch of `_down` touches."""
+    x, y, other, xs, ys, ws, x_row, y_row, rows, columns, high, wide, top, left = args[:14]
+    item, (tall, broad), (down, right) = y.itemsize, form.kernel, form.strides
+    of_row, of_column = met((0, rows), down, tall, top, high) * x_row, met((0, columns), right, broad, left, wide) * item
+    reads = [Elements.at(x, item, xs[:units], of_row, of_column), *plane_reads(ending, args[16:], (rows, columns))]
+    if form.kind == "weighted":
+        reads.append(Elements.at(other, item, ws[:units], (tall * broad, item)))
+    if form.kind == "average":
+        reads.append(Elements.at(other, item, (rows * columns, item)))
+    return Touched(reads, [Elements.at(y, item, ys[:units], (rows, y_row), (columns, item))])
+
+
 def _divisors(f: Function, part: Columns, place: str, cut: str) -> str:
     """Loads the divisors of averages; 1 outside a mask."""
     if not cut:
@@ -320,7 +344,8 @@ def down(
         return None
     ending = ended[0] if ended else None
     form = Form(kind, TYPES[y.dtype.name], (tall.kernel, wide.kernel), (tall.stride, wide.stride))
-    kernel = Kernel(f"down {form}" + ("" if ending is None else f" {ending.key}"), partial(_down, form, ending))
+    key = f"down {form}" + ("" if ending is None else f" {ending.key}")
+    kernel = Kernel(key, partial(_down, form, ending), partial(_touches, form, ending))
     tables = [offsets(a.shape[:-2], a.strides[:-2]) for a in (x, y)]
     begin, spill = _ends(x, y, lanes, formula, ending)
     args = [

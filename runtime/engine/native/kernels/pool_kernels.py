@@ -17,6 +17,7 @@ from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels import channel_pool
 from populus.runtime.engine.native.kernels.endings import SUFFIX, TYPES, Formula
 from populus.runtime.engine.native.kernels.f16 import through_f32
@@ -167,6 +168,19 @@ def _ones(kind: str, type: str, name: str, machine: Machine) -> str:
     return f.done()
 
 
+def _touches(kind: str, args: Arguments, units: int) -> Touched:
+    """States what a launch of `_windows` or `_ones` touches."""
+    x, y, other, xs, ys, tall, wide, y_row, rows, columns, high, broad, step, w_plane = args
+    item, present = y.itemsize, np.unique(tall[: rows * high])
+    across: list[Table] = [np.arange(low, end, dtype=np.int64) * step + shift for low, end, shift in wide[:broad].tolist()]
+    reads = [Elements.at(x, item, xs[:units], present[present != OUTSIDE], np.unique(np.concatenate(across)))]
+    if kind == "weighted":
+        reads.append(Elements.at(other, item, (units, w_plane), (high * broad, item)))
+    if kind == "average":
+        reads.append(Elements.at(other, item, (rows * columns, item)))
+    return Touched(reads, [Elements.at(y, item, ys[:units], (rows, y_row), (columns, item))])
+
+
 @dataclass(frozen=True)
 class _Axis(Side):
     """Windows along one dimension, as tables."""
@@ -207,9 +221,9 @@ def _launch(library: Library, kind: str, x: Array, y: Array, other: Array, tall:
     stride = wide.stride if wide.stride in (1, 2) and (x.strides[-1] == x.itemsize or x.shape[-1] == 1) else 0
     inner = x.itemsize if stride else x.strides[-1]
     if y.shape[-1] == 1:
-        kernel = Kernel(f"windows {kind} {type} one", partial(_ones, kind, type))
+        kernel = Kernel(f"windows {kind} {type} one", partial(_ones, kind, type), partial(_touches, kind))
     else:
-        kernel = Kernel(f"windows {kind} {type} {stride}", partial(_windows, kind, type, stride))
+        kernel = Kernel(f"windows {kind} {type} {stride}", partial(_windows, kind, type, stride), partial(_touches, kind))
     lead = y.ndim - 2
     tables = [offsets(a.shape[:lead], a.strides[:lead]) for a in (x, y)]
     args = [

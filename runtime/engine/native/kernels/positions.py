@@ -18,8 +18,9 @@ from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.blocks import block_kernel
-from populus.runtime.engine.native.kernels.contraction import GROUP, STAGE, Product, Stages, lanes_of, start_of
+from populus.runtime.engine.native.kernels.contraction import GROUP, STAGE, Product, Stages, count_of, lanes_of, start_of
 from populus.runtime.engine.native.kernels.endings import LINE, MOST, Formula, ending_of, words_of
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Packed, Panels, Slices, Table, lines, offsets
@@ -232,4 +233,19 @@ def _positions(name: str, machine: Machine) -> str:
 
 
 FIRST_WORD = 30  # the arguments from here on are those of an ending: for each operand its address, places by plane, steps
-POSITIONS = Kernel("positions", _positions)
+
+
+def _touches(args: Arguments, units: int) -> Touched:
+    """States what a launch of `_positions` touches."""
+    a, depth, packed, c = args[:4]
+    xs, ys, ws = args[10:13]
+    k, area, blocks, tall, high, _, _, _, _, item, row_step = args[13:24]
+    m, positions = count_of(tall, high, blocks), (area, item)
+    reads = [Elements.at(a, item, xs, depth[:k], positions), Elements.at(packed, item, ws, (k * m, item))]
+    for i in range(args[29]):
+        x, places, down, right = args[FIRST_WORD + 4 * i : FIRST_WORD + 4 * (i + 1)]
+        reads.append(Elements.at(x, x.itemsize, places, (m, down), (area, right)))
+    return Touched(reads, [Elements.at(c, item, ys, (m, row_step), positions)])
+
+
+POSITIONS = Kernel("positions", _positions, _touches)

@@ -16,6 +16,7 @@ from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.copies import copy, dense
 from populus.runtime.engine.native.kernels.endings import TYPES
 from populus.runtime.engine.native.kernels.f16 import through_f32
@@ -89,6 +90,14 @@ def _along(op: str, square: bool, type: str, name: str, machine: Machine) -> str
     return f.done()
 
 
+def _touches(along: bool, args: Arguments, units: int) -> Touched:
+    """States what a launch of a fold touches: of y an element each, or runs of n."""
+    x, y, xs, ys, slices, count, n = args
+    item, runs = y.itemsize, units if along else units // -(-n // BLOCK)
+    written = Elements.at(y, item, ys[:runs]) if along else Elements.at(y, item, ys[:runs], (n, item))
+    return Touched([Elements.at(x, item, xs[:runs], slices[:count], (n, item))], [written])
+
+
 @through_f32
 def reduce(library: Library, task: Task) -> list[Launch] | None:
     """Computes `y = op of x along the axes that y does not have`."""
@@ -121,8 +130,8 @@ def reduce(library: Library, task: Task) -> list[Launch] | None:
     along = n > 1
     if not along:
         n = run_of(result_part, y)
-    name = "along" if along else "across"
-    kernel = Kernel(f"reduce {name} {op} {fold} {type}", partial(_along if along else _across, fold, op == "square_add", type))
+    name, emit = ("along", _along) if along else ("across", _across)
+    kernel = Kernel(f"reduce {name} {op} {fold} {type}", partial(emit, fold, op == "square_add", type), partial(_touches, along))
     lead = firsts(folded_part, n) if along else folded_part
     first_x, first_y = (result_part, y) if along else (firsts(result_part, n), firsts(y, n))
     xs, ys = offsets(first_x.shape, first_x.strides), offsets(first_y.shape, first_y.strides)

@@ -15,6 +15,7 @@ from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.copies import copy, dense
 from populus.runtime.engine.native.kernels.endings import SUFFIX, TYPES
 from populus.runtime.engine.native.kernels.f16 import through_f32
@@ -201,6 +202,13 @@ def _whiten(type: str, name: str, machine: Machine) -> str:
     return f.done()
 
 
+def _touches(args: Arguments, units: int) -> Touched:
+    """States what a launch of rows touches."""
+    x, y, xs, ys, n = args[:5]
+    read, written = (Elements.at(a, y.itemsize, places[:units], (n, y.itemsize)) for a, places in ((x, xs), (y, ys)))
+    return Touched([read], [written])
+
+
 def _launch(library: Library, task: Task, kernel: Callable[[str], Kernel], *more: Array) -> list[Launch] | None:
     """Builds the launches of a kernel of f32 or f64 on x and y as [.., r]; None for other types.
 
@@ -232,11 +240,11 @@ def softmax(library: Library, task: Task) -> list[Launch] | None:
 @through_f32
 def _softmax_in_f32(library: Library, task: Task, half: str) -> list[Launch] | None:
     log = bool(task.number("log"))
-    return _launch(library, task, lambda type: Kernel(f"softmax {log} {half} {type}", partial(_softmax, log, half, type)))
+    return _launch(library, task, lambda type: Kernel(f"softmax {log} {half} {type}", partial(_softmax, log, half, type), _touches))
 
 
 @through_f32
 def whiten(library: Library, task: Task) -> list[Launch] | None:
     """Computes `y = (x - mean) / sqrt(variance + epsilon)` along r, in f32 and f64."""
     epsilon = np.array([task.number("epsilon")], np.float64)
-    return _launch(library, task, lambda type: Kernel(f"whiten {type}", partial(_whiten, type)), epsilon)
+    return _launch(library, task, lambda type: Kernel(f"whiten {type}", partial(_whiten, type), _touches), epsilon)

@@ -13,6 +13,7 @@ from populus.runtime.codelets.task import Array, Piece, Run, Task, seen_as
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.copies import copy, dense
 from populus.runtime.engine.native.kernels.endings import TYPES
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -58,6 +59,13 @@ def _take(width: int, name: str, machine: Machine) -> str:
     return f.done()
 
 
+def _taken(args: Arguments, units: int) -> Touched:
+    """States what a launch of `_take` touches: any rows of the table."""
+    table, indices, y, outer_x, outer_y, outers, n, row, step, leap = args
+    reads = [Elements.at(table, row, outer_x[:outers], (n, step)), Elements.at(indices, indices.itemsize, (units, indices.itemsize))]
+    return Touched(reads, [Elements.at(y, row, outer_y[:outers], (units, leap))])
+
+
 def multi_slice(library: Library, task: Task) -> list[Launch] | None:
     """Computes `y[t.., i.., t..] = table[t.., indices[i..], t..]`. The launch refuses an index outside the table."""
     table, indices, y, dim = task["table"], task["indices"], task["y"], slices.selected(task)
@@ -94,7 +102,7 @@ def multi_slice(library: Library, task: Task) -> list[Launch] | None:
     width = indices.itemsize
     refused = slices.multi_slice(task)
     args = [table, close, y, outer_x, outer_y, len(outer_x), table.shape[dim], inner.nbytes, table.strides[dim], leap]
-    take = Launch(library, Kernel(f"take {width}", partial(_take, width)), args, indices.size, y.nbytes // 8, refused)
+    take = Launch(library, Kernel(f"take {width}", partial(_take, width), _taken), args, indices.size, y.nbytes // 8, refused)
     return [*before, take, *after]
 
 
@@ -128,6 +136,13 @@ def _put(width: int, name: str, machine: Machine) -> str:
     return f.done()
 
 
+def _put_in(args: Arguments, units: int) -> Touched:
+    """States what a launch of `_put` touches: any row of the table."""
+    table, index, row, outer_x, outer_y, n, step, bytes = args
+    reads = [Elements.at(row, bytes, outer_x[:units]), Elements.at(index, index.itemsize)]
+    return Touched(reads, [Elements.at(table, bytes, outer_y[:units], (n, step))])
+
+
 def dynamic_update(library: Library, task: Task) -> list[Launch] | None:
     """Computes `table[index] = row`. The launch refuses an index outside the table."""
     table, index, row = task["table"], task["index"], task["row"]
@@ -140,7 +155,7 @@ def dynamic_update(library: Library, task: Task) -> list[Launch] | None:
     first_x, first_y = firsts(row, n), firsts(one, n)
     outer_x, outer_y = offsets(first_x.shape, first_x.strides), offsets(first_y.shape, first_y.strides)
     args = [table, index, row, outer_x, outer_y, table.shape[0], table.strides[0], n * table.itemsize]
-    kernel = Kernel(f"put {index.itemsize}", partial(_put, index.itemsize))
+    kernel = Kernel(f"put {index.itemsize}", partial(_put, index.itemsize), _put_in)
     return [Launch(library, kernel, args, len(outer_x), row.nbytes // 8, slices.dynamic_update(task))]
 
 
@@ -183,6 +198,15 @@ def _update(op: str, type: str, width: int, name: str, machine: Machine) -> str:
 
     f.loop(0, count, one)
     return f.done()
+
+
+def _updated(args: Arguments, units: int) -> Touched:
+    """States what a launch of `_update` touches: any rows of y, which are there already."""
+    y, indices, updates, count, _, low, high, step, leap, elements = args
+    item = y.itemsize
+    rows = Elements.at(y, item, (high - low, step), (elements, item))
+    reads = [Elements.at(updates, item, (count, leap), (elements, item)), Elements.at(indices, indices.itemsize, (count, indices.itemsize))]
+    return Touched([rows, *reads], [rows])
 
 
 def _combined(f: Function, op: str, type: str, a: str, b: str) -> str:
@@ -232,7 +256,7 @@ def multi_update(library: Library, task: Task) -> list[Launch] | None:
         return None
     first, end, _ = task.box["d0"]
     args = [y, indices, updates, indices.size, task.fields["table"].whole[0], first, end, y.strides[0], rows.strides[0], elements]
-    kernel = Kernel(f"update {op} {type} {indices.itemsize}", partial(_update, op, type, indices.itemsize))
+    kernel = Kernel(f"update {op} {type} {indices.itemsize}", partial(_update, op, type, indices.itemsize), _updated)
     return [*before, *launches, Launch(library, kernel, args, 1, updates.nbytes // 8, indexed.multi_update(task)), *after]
 
 

@@ -21,6 +21,7 @@ from populus.runtime.codelets.tile_failures import CodeletError
 from populus.runtime.cycles.tile_code import tile_code_cycles
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library, c_functions
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import HALVES
 
@@ -57,11 +58,17 @@ def tile_code(code: TileCode, library: Library, task: Task) -> list[Launch] | No
     args += [report, sizes[lane] if lane else 0, units]
     steps = tuple(-(-bytes // 64) * 64 for bytes in scratch.values())
     digest = hashlib.sha256(function.text.encode()).hexdigest()
-    kernel = Kernel(f"codelet {code.name} {digest} {steps}", partial(_text, function, code, steps, wide))
+    kernel = Kernel(f"codelet {code.name} {digest} {steps}", partial(_text, function, code, steps, wide), partial(_touches, code))
     work = int(
         np.min([tile_code_cycles(code, sizes, {n: int(v) for n, v in scalars.items() if code.scalars[n] == "int"}, 1) // 2, 1 << 40])
     )
     return [Launch(library, kernel, args, units, work, partial(_refuse, code, function, operands, report))]
+
+
+def _touches(code: TileCode, args: Arguments, units: int) -> Touched:
+    """States what a launch touches: at most its vectors."""
+    own = dict(zip(code.axes, args))
+    return Touched([Elements.of(a) for a in own.values()], [Elements.of(own[v]) for v in code.outputs], again=True)
 
 
 def _held(array: Array, wide: bool) -> bool:

@@ -29,20 +29,13 @@ from populus.runtime.engine.native.kernels.panels import Panels, Slices, lines, 
 from populus.runtime.engine.native.kernels.places import place_functions, places_of
 from populus.runtime.engine.native.kernels.planes import Columns, Form
 from populus.runtime.engine.native.kernels.winograd_weights import weights_kernel
+from populus.runtime.engine.native.kernels.winograd_words import ITEM, WORDS, touches, touches_of_part
 
-ITEM = 4  # bytes of a float
 GFLOPS, READ, MOVED = 150.0, 20.0, 6.0  # rates by which blocks are chosen: products; GB/s of weights, and of v and m, beyond the caches
 CACHE = 1 << 20  # bytes of v and m that the inner caches hold
 LINE = 64  # bytes of a line of a cache
 CHUNKS = 4  # ranges of blocks for each thread; each that runs has a `v` and an `m`
 
-WORDS = (
-    "x", "u", "y", "tall_broad", "tall_narrow", "short_broad", "short_narrow", "xs", "ys", "depth", "ic", "oc", "x_channel",
-    "x_row", "high", "wide", "top", "left", "y_channel", "y_row", "out_high", "out_wide", "across", "down", "rows", "blocks",
-    "tiles", "v_plane", "m_plane", "u_plane", "parts", "wide_parts", "broad", "oc_parts", "oc_tall", "oc_high", "scratch",
-    "each_scratch", "lanes", "transform", "multiply", "back", "total", "points", "number",
-    "ends", "busy", "places",
-)  # fmt: skip
 POINTERS = frozenset((*WORDS[:10], "scratch", "transform", "multiply", "back", "ends", "busy"))
 PART = "ptr %args, i64 %block, ptr %v, ptr %m, i64 %first, i64 %end"
 
@@ -305,7 +298,7 @@ def back_kernel(m: int, ending: Ending | None, exact: bool = False) -> Kernel:
 
 def one_kernel(part: str) -> Kernel:
     """Names the kernel of one part of one block."""
-    return Kernel(f"winograd one {part}", partial(_one, part))
+    return Kernel(f"winograd one {part}", partial(_one, part), partial(touches_of_part, part))
 
 
 def block_rows(points: int, down: int, across: int, ic: int, oc: int, lanes: int) -> int:
@@ -419,7 +412,7 @@ def _launches(
         return Launch(library, kernel, args, units, work)
 
     if not few:
-        return [launch(Kernel("winograd", _all), lanes, total * work, 0)]
+        return [launch(Kernel("winograd", _all, touches), lanes, total * work, 0)]
     moved = [s.points * s.tiles * n * ITEM // 8 for n in (s.ic, s.oc)]
     each = zip(("transform", "multiply", "back"), units, (moved[0], work, moved[1]))
     named = [(one_kernel(part), n, ns) for part, n, ns in each]

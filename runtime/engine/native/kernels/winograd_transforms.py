@@ -14,7 +14,8 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.kernels.endings import Formula, ending_of, plane_words
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Slices, offsets
-from populus.runtime.engine.native.kernels.winograd import ITEM, WORDS, back_kernel, one_kernel, transform_kernel
+from populus.runtime.engine.native.kernels.winograd import back_kernel, one_kernel, transform_kernel
+from populus.runtime.engine.native.kernels.winograd_words import ITEM, WORDS
 
 SIDE = 2  # outputs of a tile's side
 RATE = 4  # floats of tiles that are read or written in a nanosecond

@@ -8,12 +8,21 @@ from populus.runtime.codelets.winograd import kernel_rows
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
-from populus.runtime.engine.native.kernels.contraction import start_of
+from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
+from populus.runtime.engine.native.kernels.contraction import count_of, start_of
 
 
 def weights_kernel(m: int) -> Kernel:
     """Names the kernel for tiles of m by m outputs."""
-    return Kernel(f"winograd weights {m}", partial(_packer, m))
+    return Kernel(f"winograd weights {m}", partial(_packer, m), partial(_touches, m))
+
+
+def _touches(m: int, args: Arguments, units: int) -> Touched:
+    """States what a launch touches."""
+    w, u, ic, oc_step, ic_step, row_step, column_step, plane, tall, high = args
+    oc = count_of(tall, high, units)
+    read = Elements.at(w, 4, (oc, oc_step), (ic, ic_step), (3, row_step), (3, column_step))
+    return Touched([read], [Elements.at(u, 4, ((m + 2) ** 2, plane), (oc * ic, 4))])
 
 
 def _packer(m: int, name: str, machine: Machine) -> str:

@@ -33,6 +33,7 @@ from populus.runtime.engine.native.run.assembly import assembled
 from populus.runtime.engine.native.run.constants import Constants
 from populus.runtime.engine.native.run.epilogues import Epilogue, epilogues, in_dimensions_of, shows
 from populus.runtime.engine.native.run.image import Blocks, Region
+from populus.runtime.engine.native.run.launch_check import LaunchCheck, checks
 from populus.runtime.engine.native.run.partials import PartialSums, as_product, pairs
 from populus.runtime.engine.native.run.thread_pool import team, threads_of
 from populus.runtime.engine.numpy import NumpyProgram
@@ -74,6 +75,7 @@ class NativeProgram(NumpyProgram):
         self._shown: dict[StorageOp, SSAValue] = {}  # arguments bound to a stored constant
         self._unbound: dict[ConstOp, set[Operation]] = {}  # readers of a constant that are not bound yet
         self.constants = Constants()
+        self.check: LaunchCheck | None = None
         super().__init__(graph, views, states)
 
     def begin(self, cpu: str | None, threads: int | None) -> None:
@@ -84,6 +86,9 @@ class NativeProgram(NumpyProgram):
 
     def load(self) -> None:
         self.workspace.busy = self.workspace.own(8).view(np.int64)
+        if checks():
+            arena = self._memory.values() if self._arena is None else [self._arena]
+            self.check = LaunchCheck(lambda v: None if self.is_constant(v) else self.array(v), self._users, self.workspace.memories, arena)
         super().load()
         self.table, times = assembled(self.library, self.body, self.blocks())
         self.table.bind(self.threads, times, memory(self.workspace.needed))
@@ -153,6 +158,8 @@ class NativeProgram(NumpyProgram):
             for launch in bound:
                 launch.refused = None if launch.refused is None else named(family, box, launch.refused)
             launches += self.settled(family, task, bound)
+        if self.check is not None:
+            self.check.task([family], launches)
         return launches
 
     # -- constants that are packed, or that a file backs
@@ -236,6 +243,8 @@ class NativeProgram(NumpyProgram):
     def copy(self, op: CopyOp) -> StepNode:
         source, target = self.array(op.src), self.array(op.dst)
         launches = copy(self.library, source, target)
+        if self.check is not None and launches is not None:
+            self.check.task([op], launches)
         return super().copy(op) if launches is None else StepNode(op, launches, [(op.dst, target)])
 
     def spans(self) -> dict[VarOp, tuple[Span, ...]]:
@@ -364,15 +373,19 @@ class NativeProgram(NumpyProgram):
         found = [pair for _, pair in pairs(steps)]
         for end in epilogues(steps, found, self._users, self.library.host.half_tiles):
             if (launches := self.with_formula(end)) is not None:
-                instead |= {end.product: launches, end.map: [], **({} if end.pair is None else {end.pair.sum: []})}
-                if end.late:
-                    instead |= {end.product: [], end.map: launches}
-                unstored |= {end.product} if end.pair is None else {end.product, end.pair.sum}
+                task = [end.product, *([] if end.pair is None else [end.pair.sum]), end.map]
+                place = end.map if end.late else end.product
+                instead |= {family: launches if family is place else [] for family in task}
+                if self.check is not None:
+                    self.check.joined(steps, task, place, launches)
+                unstored |= set(task[:-1])
                 if not end.late and end.steps[0] is not end.steps[1]:
                     ahead.setdefault(end.steps[0], set()).update(storage_of(v) for _, v in end.map.written())
         for pair in found:
             if pair.product not in instead and (launches := self.sums(pair)) is not None:
                 instead |= {pair.product: launches, pair.sum: []}
+                if self.check is not None:
+                    self.check.joined(steps, [pair.product, pair.sum], pair.product, launches)
                 unstored.add(pair.product)
         nodes: list[Node] = []
         for step in steps:

@@ -1,0 +1,273 @@
+"""`POPULUS_CHECK=1`: launches are held against the program's accesses; mistakes planted in the engine are refuted when it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, helper, numpy_helper
+from xdsl.ir import SSAValue
+
+import populus
+from populus.dialects.poplar.memory import storage_of
+from populus.runtime.engine.native.codegen.touched import Elements
+from populus.runtime.engine.native.kernels import pool_kernels, products
+from populus.runtime.engine.native.kernels.contraction import Product
+from populus.runtime.engine.native.run import epilogues, program
+from populus.runtime.engine.native.run.launch_check import VARIABLE
+from populus.runtime.engine.native.run.program import NativeProgram
+from populus.runtime.engine.numpy import NumpyProgram
+
+Array = NDArray[Any]
+node = helper.make_node
+
+
+def noise(*shape: int, dtype: Any = np.float32) -> Array:
+    """Random elements; integers are small."""
+    rng = np.random.default_rng(sum(shape))
+    return rng.integers(-4, 5, shape).astype(dtype) if np.dtype(dtype).kind in "iu" else rng.standard_normal(shape).astype(dtype)
+
+
+def model(nodes: list[NodeProto], inputs: dict[str, Array], constants: dict[str, Array]) -> ModelProto:
+    """A model whose result is y."""
+    graph = helper.make_graph(
+        nodes,
+        "checked",
+        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(a, name) for name, a in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+LAST = node("Transpose", ["c"], ["t"], perm=[0, 2, 3, 1])
+PIXELS = model(
+    [node("Conv", ["x", "w"], ["c"], group=2, pads=[1, 1, 1, 1]), LAST, node("TopK", ["t", "k"], ["y", "at"])],
+    {"x": noise(2, 4, 6, 5)},
+    {"w": noise(8, 2, 3, 3), "k": np.array([3])},
+)
+BESIDE = model(
+    [node("MatMul", ["x", "w"], ["c"]), node("Relu", ["c"], ["f"]), node("Concat", ["c", "f"], ["y"], axis=0)],
+    {"x": noise(12, 20)},
+    {"w": noise(20, 16)},
+)
+BACKWARDS = model(
+    [node("Slice", ["x", "start", "end", "axes", "step"], ["f"]), node("MaxPool", ["f"], ["y"], kernel_shape=[7, 7])],
+    {"x": noise(1, 3, 9, 8)},
+    {"start": np.array([-1]), "end": np.array([-100]), "step": np.array([-1]), "axes": np.array([2])},
+)
+RESIDUAL = model(  # the formula on the product reads what is computed between the two
+    [
+        node("Relu", ["x"], ["r"]),
+        node("Conv", ["r", "w"], ["c"], pads=[1, 1, 1, 1]),
+        node("MaxPool", ["r"], ["p"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        node("Softmax", ["p"], ["q"], axis=1),
+        node("Softmax", ["q"], ["s"]),
+        node("Add", ["c", "s"], ["y"]),
+    ],
+    {"x": noise(1, 4, 8, 8)},
+    {"w": noise(4, 4, 3, 3)},
+)
+
+
+@dataclass
+class Misplaced(Product):
+    """Products that take adjacent channels for pixels of a group's channels alone."""
+
+    def __post_init__(self) -> None:
+        if self.column_step == self.c.itemsize:
+            self.row_step = self.c.itemsize * self.n
+
+
+def same_variable(value: SSAValue, written: SSAValue) -> bool:
+    """Compares variables, not elements."""
+    return storage_of(value) is storage_of(written)
+
+
+def without_negative(rows: Callable[..., Array]) -> Callable[..., Array]:
+    """Takes negative offsets for rows outside."""
+
+    def changed(self: Any, step: int) -> Array:
+        table = rows(self, step)
+        return np.where(table < 0, pool_kernels.OUTSIDE, table)
+
+    return changed
+
+
+def loaded(proto: ModelProto, **options: Any) -> NativeProgram:
+    """The model as the native engine has loaded it."""
+    found = populus.compile(proto, engine="native", tiles=16, **options).session._program  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(found, NativeProgram), found
+    return found
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Plants mistakes, which the engine does not notice until the check is on."""
+    monkeypatch.setenv(VARIABLE, "0")
+    return monkeypatch
+
+
+@pytest.mark.parametrize("proto", [PIXELS, BESIDE, BACKWARDS, RESIDUAL], ids=["pixels", "beside", "backwards", "residual"])
+def test_what_is_right_passes(proto: ModelProto, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(VARIABLE, "1")
+    check = loaded(proto).check
+    assert check is not None
+    assert check.tasks > 0
+    assert not check.unstated
+
+
+def test_pixels_that_overwrite_one_another_are_refuted(planted: pytest.MonkeyPatch):
+    planted.setattr(products, "Product", Misplaced)
+    loaded(PIXELS)
+    planted.setenv(VARIABLE, "1")
+    with pytest.raises(AssertionError, match="@conv: launch 'blocks' writes again 464 bytes"):
+        loaded(PIXELS)
+
+
+def test_a_formula_in_place_of_sums_that_others_read_is_refuted(planted: pytest.MonkeyPatch):
+    for module in (epilogues, program):
+        planted.setattr(module, "shows", same_variable)
+    loaded(BESIDE)
+    planted.setenv(VARIABLE, "1")
+    with pytest.raises(AssertionError, match="c is not written: 768 bytes"):
+        loaded(BESIDE)
+
+
+def test_rows_that_are_taken_for_padding_are_refuted(planted: pytest.MonkeyPatch):
+    axis = pool_kernels._Axis  # pyright: ignore[reportPrivateUsage]
+    planted.setattr(axis, "rows", without_negative(axis.rows))
+    loaded(BACKWARDS)
+    planted.setenv(VARIABLE, "1")
+    with pytest.raises(AssertionError, match="@pool: x is not read"):
+        loaded(BACKWARDS)
+
+
+def test_a_family_that_overtakes_one_that_it_needs_is_refuted(planted: pytest.MonkeyPatch):
+    planted.setattr(epilogues, "touches", lambda op, value: False)
+    loaded(RESIDUAL)
+    planted.setenv(VARIABLE, "1")
+    with pytest.raises(AssertionError, match="has changed places with"):
+        loaded(RESIDUAL)
+
+
+def test_memory_that_is_given_away_too_early_is_refuted(planted: pytest.MonkeyPatch):
+    planted.setattr(NativeProgram, "spans", NumpyProgram.spans)
+    loaded(RESIDUAL)
+    planted.setenv(VARIABLE, "1")
+    with pytest.raises(AssertionError, match="has changed places with"):
+        loaded(RESIDUAL)
+
+
+# -- what kernels state is true -----------------------------------------------------------------------------------------
+
+IMAGE = noise(2, 4, 10, 9)
+FLIP = {"start": np.array([-1]), "end": np.array([-100]), "axes": np.array([2]), "step": np.array([-1])}
+STATED: dict[str, tuple[list[NodeProto], Array, dict[str, Array]]] = {
+    "matmul": ([node("MatMul", ["x", "w"], ["y"])], noise(13, 20), {"w": noise(20, 70)}),
+    "matmul of f16": ([node("MatMul", ["x", "w"], ["y"])], noise(13, 20, dtype=np.float16), {"w": noise(20, 7, dtype=np.float16)}),
+    "gemm, relu": (
+        [node("Gemm", ["x", "w", "b"], ["c"]), node("Relu", ["c"], ["y"])],
+        noise(13, 20),
+        {"w": noise(20, 33), "b": noise(33)},
+    ),
+    "one row": ([node("MatMul", ["x", "w"], ["y"])], noise(1, 20), {"w": noise(20, 70)}),
+    "transposed": ([node("Transpose", ["x"], ["t"]), node("MatMul", ["t", "w"], ["y"])], noise(20, 13), {"w": noise(20, 70)}),
+    "conv": (
+        [node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1], strides=[2, 1]), node("Relu", ["c"], ["y"])],
+        IMAGE,
+        {"w": noise(6, 4, 5, 5), "b": noise(6)},
+    ),
+    "conv of single elements": (
+        [node("Conv", ["x", "w", "b"], ["c"]), node("Relu", ["c"], ["y"])],
+        noise(2, 4, 8, 8),
+        {"w": noise(6, 4, 1, 1), "b": noise(6)},
+    ),
+    "winograd": (
+        [node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]), node("Relu", ["c"], ["y"])],
+        noise(1, 32, 28, 28),
+        {"w": noise(32, 32, 3, 3), "b": noise(32)},
+    ),
+    "depthwise": (
+        [node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1], group=4), node("Relu", ["c"], ["y"])],
+        IMAGE,
+        {"w": noise(4, 1, 3, 3), "b": noise(4)},
+    ),
+    "large depthwise": ([node("Conv", ["x", "w"], ["y"], group=4)], IMAGE, {"w": noise(4, 1, 7, 7)}),
+    "flipped depthwise": (
+        [node("Slice", ["x", *FLIP], ["f"]), node("Conv", ["f", "w"], ["y"], group=4, dilations=[2, 2])],
+        IMAGE,
+        {"w": noise(4, 1, 3, 3), **FLIP},
+    ),
+    "channels last": ([node("Conv", ["x", "w"], ["c"], group=2), LAST, node("Exp", ["t"], ["y"])], IMAGE, {"w": noise(6, 2, 3, 3)}),
+    "volumes": ([node("AveragePool", ["x"], ["y"], kernel_shape=[2, 3, 2], pads=[1, 1, 0, 1, 0, 1])], noise(1, 2, 5, 6, 7), {}),
+    "small pool": ([node("MaxPool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 0, 0])], IMAGE, {}),
+    "large pool": ([node("AveragePool", ["x"], ["y"], kernel_shape=[7, 7], pads=[3, 3, 3, 3])], IMAGE, {}),
+    "one column": ([node("MaxPool", ["x"], ["y"], kernel_shape=[6, 9], dilations=[1, 1])], IMAGE, {}),
+    "softmax": ([node("Softmax", ["x"], ["y"], axis=1)], IMAGE, {}),
+    "norm": ([node("LayerNormalization", ["x", "s"], ["y"])], IMAGE, {"s": noise(9)}),
+    "sums": ([node("ReduceSum", ["x", "axes"], ["y"])], IMAGE, {"axes": np.array([0, 2, 3])}),
+    "sums across": ([node("ReduceSum", ["x", "axes"], ["y"])], IMAGE, {"axes": np.array([0, 1])}),
+    "largest": ([node("ReduceMax", ["x", "axes"], ["y"])], IMAGE, {"axes": np.array([1])}),
+    "positions": ([node("TopK", ["x", "k"], ["v", "y"], axis=1)], IMAGE, {"k": np.array([2])}),
+    "copies": ([node("Transpose", ["x"], ["t"], perm=[3, 0, 2, 1]), node("Pad", ["t", "p"], ["y"])], IMAGE, {"p": np.array([1] * 8)}),
+    "a formula": ([node("Mul", ["x", "r"], ["m"]), node("Tanh", ["m"], ["y"])], IMAGE, {"r": noise(4, 1, 9)}),
+    "bytes": (
+        [node("MatMulInteger", ["x", "w"], ["c"]), node("Cast", ["c"], ["f"], to=1), node("Mul", ["f", "s"], ["y"])],
+        noise(13, 20, dtype=np.uint8),
+        {"w": noise(20, 70, dtype=np.int8), "s": np.array(0.5, np.float32)},
+    ),
+    "bytes alone": ([node("MatMulInteger", ["x", "w"], ["y"])], noise(13, 19, dtype=np.uint8), {"w": noise(19, 5, dtype=np.int8)}),
+    "convolution of bytes": (
+        [node("ConvInteger", ["x", "w"], ["c"], pads=[1, 1, 1, 1]), node("Cast", ["c"], ["y"], to=1)],
+        noise(2, 8, 6, 6, dtype=np.uint8),
+        {"w": noise(16, 8, 3, 3, dtype=np.int8)},
+    ),
+}
+
+
+def marked(elements: list[Elements], begin: int, bytes: int) -> Array:
+    """The bytes of a memory that are elements."""
+    bits = np.zeros(bytes, np.bool_)
+    for e in elements:
+        for piece in e.pieces():
+            at = np.add.outer(piece - begin, np.arange(e.item)).reshape(-1)
+            bits[at[(at >= 0) & (at < bytes)]] = True
+    return bits
+
+
+@pytest.mark.parametrize("name", STATED)
+def test_a_launch_writes_what_its_kernel_states_and_reads_no_more(name: str, monkeypatch: pytest.MonkeyPatch):
+    nodes, x, constants = STATED[name]
+    monkeypatch.setenv(VARIABLE, "1")
+    ran = loaded(model(nodes, {"x": x}, constants), threads=1)
+    arena = ran._arena  # pyright: ignore[reportPrivateUsage]
+    assert arena is not None
+    assert ran.check is not None
+    assert not ran.check.unstated
+    launches = list(ran.table.launches.values())
+    assert launches
+    g = np.random.default_rng(7)
+    for launch in launches:
+        touched = launch.touched
+        assert touched is not None, launch.kernel.key
+        begin = arena.ctypes.data
+        written, read = (marked(list(e), begin, arena.size) for e in (touched.writes, touched.reads))
+        memory = g.integers(0, 64, arena.size, np.uint8)  # floats without NaN, whose bits may change
+        changed, results = np.zeros(arena.size, np.bool_), list[Array]()
+        for _ in range(3):
+            arena[:] = memory
+            launch()
+            changed |= arena != memory
+            results.append(arena[written].copy())
+            # All else changes: what is not read, and what is written without being read.
+            memory = np.where(read, memory, ~memory & 63)
+        assert not (changed & ~written).any(), launch.kernel.key
+        items = {e.item for e in touched.writes}
+        whole = np.add.reduceat(changed[written], np.arange(0, written.sum(), min(items))) if written.any() else np.ones(1)
+        assert (whole > 0).all(), launch.kernel.key
+        assert all(r.tobytes() == results[0].tobytes() for r in results), launch.kernel.key
