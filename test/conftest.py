@@ -1,7 +1,11 @@
-"""Hooks of all tests, so that any order gives the same: random generators begin anew for each test, and ops that it loads end with it."""
+"""Hooks of all tests, so that any order gives the same: random generators begin anew for each test, and ops that it loads end with it.
+
+The launches of all native programs are checked.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from copy import deepcopy
 from types import ModuleType
@@ -9,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+os.environ.setdefault("POPULUS_CHECK", "1")  # children of tests have it too
 
 STATES: dict[str, list[tuple[np.random.Generator, Any]]] = {}  # by module: its generators, with their states after its import
 

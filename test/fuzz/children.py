@@ -60,7 +60,7 @@ def outcomes(seeds: range, judge: Callable[[int], Outcome]) -> Iterator[tuple[in
 
 def _serve(seeds: range, judge: Callable[[int], Outcome], write: int) -> None:
     """Judges seeds and writes a line for each. Never returns."""
-    os.environ["POPULUS_GUARD"] = "1"
+    os.environ["POPULUS_GUARD"] = os.environ["POPULUS_CHECK"] = "1"
     faulthandler.disable()  # the parent reports a signal
     limit = resource.getrlimit(resource.RLIMIT_AS)[1]
     resource.setrlimit(resource.RLIMIT_AS, (mapped() + BYTES, limit))
