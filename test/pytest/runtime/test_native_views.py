@@ -12,6 +12,9 @@ from onnx import ModelProto, NodeProto, helper, numpy_helper
 import populus
 from populus.dialects.poplar.overlap import same_elements
 from populus.dialects.poplar.view import View
+from populus.dialects.support.diagnostics import LocatingParser
+from populus.dialects.table import context
+from populus.runtime.session import Session
 
 Array = NDArray[Any]
 ENGINES = ["numpy", "strict", "native"]
@@ -206,6 +209,39 @@ def test_a_product_of_bytes_and_a_formula_on_it_stand_in_one_result(engine: str)
         node("Concat", ["c", "f"], ["y"], axis=0),
     ]
     agrees(model(nodes, x, {"w": noise(5, 8, dtype=np.int8), "zero": np.array(0, np.int32)}), x, engine)
+
+
+def test_a_call_between_a_product_and_its_formula_sees_the_product():
+    """The function uses the product's variable beside its argument."""
+    type = ": !poplar.tensor<1x4x4xf32>"
+    text = "".join(f'%{v} = poplar.var "{v}" {type}\n' for v in "xwcr")
+    text += "".join(f'poplar.stream_in "{v}" to %{v} {type}\n' for v in "xw")
+    text += f"""
+      poplar.func @keep {{
+        %p = poplar.param out "p" {type}
+        poplar.copy %c to %p {type}
+      }}
+      poplar.execute "product" {{
+        poplar.family @matmul for (g = 1, m = 4, n = 4, k = 4)
+          in a = %x[g, m, k] {type}
+          in b = %w[g, k, n] {type}
+          out c = %c[g, m, n] {type}
+      }}
+      poplar.call @keep(%r) {type}
+      poplar.execute "formula" {{
+        poplar.family @map {{expr = #expr.fn<max(_1, 0)>}} for (d0 = 1, d1 = 4, d2 = 4)
+          inout x1 = %c[d0, d1, d2] {type}
+      }}
+    """
+    text += "".join(f'poplar.stream_out %{v} to "{v}" {type}\n' for v in "cr")
+    module = LocatingParser(context(), f"poplar.graph @main target <host, tiles = 1> {{\n{text}}}", "call.mlir").parse_module()
+    inputs = {"x": noise(1, 4, 4), "w": noise(1, 4, 4, seed=1)}
+    expected = inputs["x"] @ inputs["w"]
+    assert expected.min() < 0
+    for engine in ENGINES:
+        found = Session(module, engine).run(inputs)
+        np.testing.assert_allclose(found["r"], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found["c"], np.maximum(expected, 0), rtol=1e-5, atol=1e-6)
 
 
 def test_views_of_the_same_elements_in_any_order():
