@@ -14,7 +14,8 @@ from sysconfig import get_path
 from traceback import walk_tb
 from types import ModuleType, TracebackType
 
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean, printable
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.errors import printable
 
 NAMES = ("popart", "popxl", "poptorch", "popdist")
 PAGES = {name: f"docs/{name}-compatibility.md" for name in NAMES[:3]}

@@ -6,14 +6,13 @@ import argparse
 from pathlib import Path
 from time import perf_counter
 
-from rich.markup import escape
 from rich.table import Table
 
 from populus.api import compile
 from populus.nets import model_path, net
 from populus.options import CHOICES
 from populus.tools.command import UsageError, dims_of, values_of, whole
-from populus.tools.output import Json, add_json, say_written, write_json
+from populus.tools.output import Json, add_json, say_written, shown, write_json
 from populus.tools.output import console as make_console
 from populus.tools.progress import working
 from populus.tools.run import ENGINE
@@ -47,7 +46,7 @@ def execute(args: argparse.Namespace) -> int:
         with working(f"measuring {model}"):
             found.append(_measured(Path(model), args))
         row = found[-1].values()
-        table.add_row(*(escape(str(v)) if isinstance(v, str) else f"{v:,.3f}" if isinstance(v, float) else f"{v:,}" for v in row))
+        table.add_row(*(shown(str(v)) if isinstance(v, str) else f"{v:,.3f}" if isinstance(v, float) else f"{v:,}" for v in row))
     to = make_console(args, soft_wrap=False)
     to.print(table)
     write_json(args, found)

@@ -6,11 +6,10 @@ import argparse
 from pathlib import Path
 from time import perf_counter
 
-from rich.console import Console
-
 from populus.building import build
 from populus.dialects.support.diagnostics import PopulusError
 from populus.tools.command import UsageError
+from populus.tools.output import Terminal
 from populus.tools.progress import working
 from populus.tools.run import add_compile_arguments, program_of
 
@@ -41,7 +40,7 @@ def execute(args: argparse.Namespace) -> int:
         made = build(program, args.output, name=name, cpu=args.cpu, embed=args.embed, states=states, compiler=args.cc)
     files = [made.library, *([] if made.weights is None else [made.weights])]
     sizes = ", ".join(f"{path} ({path.stat().st_size / 1e6:.1f} MB)" for path in files)
-    Console(highlight=False, soft_wrap=True).print(f"{sizes}, in {perf_counter() - start:.2f} s", markup=False)
+    Terminal(highlight=False, soft_wrap=True).print(f"{sizes}, in {perf_counter() - start:.2f} s", markup=False)
     return 0
 
 

@@ -10,7 +10,6 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from populus.dialects.support.diagnostics import PopulusError
@@ -20,7 +19,7 @@ from populus.lowering.driver.inventory import Row
 from populus.lowering.driver.plausible_sizes import Plausible, inventory_at_plausible_sizes
 from populus.lowering.onnx.custom_ops import custom_ops
 from populus.tools.command import add_model, dims_of, values_of, whole
-from populus.tools.output import Json, add_json, say_written, write_json
+from populus.tools.output import Json, add_json, say_written, shown, write_json
 from populus.tools.output import console as make_console
 
 if TYPE_CHECKING:
@@ -62,11 +61,11 @@ def execute(args: argparse.Namespace) -> int:
     console.print(table_of(rows, each=args.nodes))
     missing = [row for row in rows if row.status == "missing"]
     for reason, nodes in _by_reason([row for row in rows if row.status == "host"]).items():
-        console.print(f"[yellow]host[/yellow] {escape(_listed(nodes))}: {escape(reason)}", soft_wrap=True)
+        console.print(f"[yellow]host[/yellow] {shown(_listed(nodes))}: {shown(reason)}", soft_wrap=True)
     for reason, nodes in _by_reason(missing).items():
-        console.print(f"[red]missing[/red] {escape(_listed(nodes))}: {escape(reason)}", soft_wrap=True)
+        console.print(f"[red]missing[/red] {shown(_listed(nodes))}: {shown(reason)}", soft_wrap=True)
     if found.sizes:
-        console.print(escape(_sizes(found, bool(missing))), soft_wrap=True)
+        console.print(shown(_sizes(found, bool(missing))), soft_wrap=True)
     counts = Counter(row.status for row in rows)
     said = ", ".join(f"{counts[status]} {status}" for status in COLOURS if counts[status])
     console.print(f"{len(rows)} nodes: {said or 'none needs anything'}")
@@ -98,7 +97,7 @@ def _proved(args: argparse.Namespace, console: Console) -> list[ProofRow]:
     for column in ("passes", "verdict", "seconds", "why"):
         table.add_column(column, overflow="fold")
     for row in prover.rows:
-        table.add_row(escape(row.passes), row.verdict, f"{row.seconds:.2f}", escape(row.why))
+        table.add_row(shown(row.passes), row.verdict, f"{row.seconds:.2f}", shown(row.why))
     console.print(table)
     return prover.rows
 
@@ -127,7 +126,7 @@ def table_of(rows: Sequence[Row], *, each: bool) -> Table:
     for (status, op, opset, dtype), nodes in sorted(kinds.items(), key=lambda kind: (order.index(kind[0][0]), kind[0][1:])):
         where = f"[{COLOURS[status]}]{status}[/]"
         for cell in nodes if each else [str(len(nodes))]:
-            table.add_row(escape(op), opset, escape(dtype), escape(cell), where)
+            table.add_row(shown(op), opset, shown(dtype), shown(cell), where)
     return table
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from xdsl.utils.exceptions import VerifyException
 
@@ -33,6 +31,7 @@ from populus.tools.op_gradients import Unmet, differences, is_float, one_sided
 from populus.tools.op_limits import TooLong, limit
 from populus.tools.op_model import Array, Example, OpModel, close, difference, off_by, others
 from populus.tools.op_rows import attributes, export, integers, plain_python, second_derivatives, sizes, training
+from populus.tools.output import Terminal, shown
 
 TILES = (1, 4, 16, 1472)
 SECONDS = 120.0  # for each row
@@ -67,7 +66,7 @@ def execute(args: argparse.Namespace) -> int:
     others = [definition_of(op) for op in dict.fromkeys(k.op for k in extension.kernels) if all(op is not d.op for d in definitions)]
     if not definitions and not others:
         raise PopulusError(f"{args.file}: defines no popart op to check")
-    console, failed = Console(highlight=False, soft_wrap=True), 0
+    console, failed = Terminal(highlight=False, soft_wrap=True), 0
     for definition in (*definitions, *others):
         op = Checked(definition, extension, seconds=args.seconds)
         rows = list(op.rows() if definition in definitions else op.kernels())
@@ -92,9 +91,9 @@ def table_of(definition: Definition, rows: Sequence[Row]) -> Table:
     """Makes a table with a line for each part."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in (definition.op.name, "", ""):
-        table.add_column(escape(column))
+        table.add_column(shown(column))
     for row in rows:
-        table.add_row(row.part, f"[{COLOURS[row.verdict]}]{row.verdict}[/]", escape(row.word if row.verdict != "failed" else "see below"))
+        table.add_row(row.part, f"[{COLOURS[row.verdict]}]{row.verdict}[/]", shown(row.word if row.verdict != "failed" else "see below"))
     return table
 
 

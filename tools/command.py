@@ -18,7 +18,8 @@ from typing import Any, NoReturn
 
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError, UnregisteredConstructException
 
-from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, command_line, did_you_mean, printable
+from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, command_line, did_you_mean
+from populus.dialects.support.errors import printable
 from populus.dialects.support.users_line import is_ours
 from populus.lowering.driver.files import parse_message
 from populus.nets import NETS, model_path, net
@@ -171,6 +172,8 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
     try:
         if strange := [a for a in args if "\0" in a]:
             raise PopulusError(f"argument {strange[0]!r} has a NUL character, which paths and names must not have")
+        if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+            reconfigure(errors="backslashreplace")  # a stream of ASCII, and a name that is not
         with warnings.catch_warnings():
             warnings.showwarning = partial(_warned, tool, warnings.showwarning)
             with command_line(), _terminable():
@@ -263,4 +266,19 @@ def line_of(tool: str, error: BaseException) -> str:
         case _:
             notes = [f" {note}" for note in getattr(error, "__notes__", []) if note.startswith("in the pass ")]
             message = f"internal error{''.join(notes)}: {type(error).__name__}: {error} (--debug shows where)"
-    return printable(f"{tool}: {' '.join(message.split())}")
+    return printable(f"{tool}: {_shortened(' '.join(message.split()))}")
+
+
+LONGEST = 300
+"""Characters of a message. A name in a file may have any number of them."""
+
+
+def _shortened(message: str) -> str:
+    """Cuts the middle of names in a long message, and then that of the message."""
+    if len(message) > LONGEST:
+        message = re.sub("'([^']{40,})'", lambda found: f"'{_ends(found[1], 40)}'", message)
+    return _ends(message, LONGEST)
+
+
+def _ends(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most * 2 // 3]}..{text[-(most // 3) + 2 :]}"

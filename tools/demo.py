@@ -10,7 +10,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -27,6 +26,7 @@ from populus.runtime.differences import RTOL
 from populus.signature import Signature
 from populus.tools.arrays import ATOL, Agreement, compare, read_arrays
 from populus.tools.command import whole
+from populus.tools.output import Terminal, shown
 from populus.tools.progress import stages, working
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def execute(args: argparse.Namespace) -> int:
     from populus.runtime.session import Session
 
     begin = perf_counter()
-    console = Console(width=WIDTH, highlight=False)
+    console = Terminal(width=WIDTH, highlight=False)
     path = Path(onnx.backend.test.__file__).parent / "data" / "light" / f"{args.model}.onnx"
     if args.model not in (known := {p.stem for p in path.parent.glob("*.onnx")}):
         raise PopulusError(f"the onnx package has no light model '{args.model}'{did_you_mean(args.model, known)}")
@@ -104,8 +104,8 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _say(console: Console, a: Agreement, reference: str) -> None:
-    verdict = f"[bold red]differs[/] from {reference}: {escape(a.problem)}" if a.problem else f"[bold green]agrees[/] with {reference}"
-    console.print(f"'{escape(a.name)}' {verdict}")
+    verdict = f"[bold red]differs[/] from {reference}: {shown(a.problem)}" if a.problem else f"[bold green]agrees[/] with {reference}"
+    console.print(f"'{shown(a.name)}' {verdict}")
     allowed = f"allowed: {ATOL:g} + {RTOL:g} of it"
     console.print(f"largest difference {a.absolute:.2g}, {a.relative:.2g} of the largest element ({allowed})", style="dim")
 

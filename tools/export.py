@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
-
 from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.output_files import replacing
 from populus.lowering.driver.files import in_file
 from populus.lowering.driver.pipeline import Pipeline
 from populus.tools.command import add_model, dims_of, values_of
-from populus.tools.output import say_written
+from populus.tools.output import Terminal, say_written
 from populus.tools.progress import working
 
 LEVELS = ("onnx", "popart")
@@ -46,5 +44,5 @@ def execute(args: argparse.Namespace) -> int:
         found = (export_onnx if args.level == "onnx" else export_popart)(program.module(args.level))
     with replacing(args.output) as partial:
         partial.write_bytes(found.SerializeToString(deterministic=True))
-    say_written(Console(highlight=False), args.output)
+    say_written(Terminal(highlight=False), args.output)
     return 0

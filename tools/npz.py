@@ -13,7 +13,8 @@ import zlib
 from typing import IO, TYPE_CHECKING, Any
 
 from populus.dialects.support.budget import check_bytes, check_shape
-from populus.dialects.support.diagnostics import PopulusError, printable
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.errors import printable
 
 if TYPE_CHECKING:
     import numpy as np

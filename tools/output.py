@@ -7,10 +7,14 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
 
+from populus.dialects.support.errors import printable
 from populus.dialects.support.output_files import check_places, replacing
 
 if TYPE_CHECKING:
@@ -24,14 +28,26 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON to this file, or to standard output for -")
 
 
-def console(args: argparse.Namespace, *, soft_wrap: bool = True) -> Console:
+class Terminal(Console):
+    """A console that shows every character of a text, and obeys none of them."""
+
+    def render_str(self, text: str, **options: Any) -> Text:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return super().render_str(printable(text), **options)
+
+
+def shown(name: str) -> str:
+    """Gives a name from a file as markup of one line."""
+    return escape(printable(name).replace("\n", "\\n"))
+
+
+def console(args: argparse.Namespace, *, soft_wrap: bool = True) -> Terminal:
     """Makes the console of a command: standard error if a file goes to standard output.
 
     Raises PopulusError for a file of its options that cannot be written: what is in them may take long.
     """
     files = {name: getattr(args, name, None) for name in ("json", "html", "profile", "outputs")}
     check_places([path for name, path in files.items() if path != "-" or name not in ("json", "html")])
-    return Console(highlight=False, soft_wrap=soft_wrap, stderr="-" in (files["json"], files["html"]))
+    return Terminal(highlight=False, soft_wrap=soft_wrap, stderr="-" in (files["json"], files["html"]))
 
 
 def write_json(args: argparse.Namespace, data: Json) -> None:
@@ -40,10 +56,21 @@ def write_json(args: argparse.Namespace, data: Json) -> None:
         return
     text = json.dumps(_finite(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if args.json == "-":
-        sys.stdout.write(text)
+        to_standard_output(text)
         return
     with replacing(args.json) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def to_standard_output(text: str) -> None:
+    """Prints JSON, in which characters that a terminal would obey, or the stream does not have, are numbers."""
+    stream = sys.stdout.encoding or "ascii"
+
+    @cache
+    def fits(c: str) -> bool:
+        return c == "\n" or (c.isprintable() and bool(c.encode(stream, "ignore")))
+
+    sys.stdout.write("".join(c if fits(c) else json.dumps(c)[1:-1].replace("\x7f", "\\u007f") for c in text))
 
 
 def say_written(to: Console, *paths: str | None) -> None:

@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from populus.dialects.poplar.target import KIB, Spec
 from populus.dialects.support.output_files import replacing
 from populus.tools.output import console as make_console
-from populus.tools.output import say_written
+from populus.tools.output import say_written, shown, to_standard_output
 from populus.tools.progress import working
 from populus.tools.report.page import html
 from populus.tools.report.record import read, record, text_of
@@ -43,7 +42,7 @@ def execute(args: argparse.Namespace) -> int:
     data = read(args.model) if Path(args.model).suffix == ".json" else record(program_of(args, "poplar"), Path(args.model).name)
     for path, text in ((args.json, lambda: text_of(data)), (args.html, lambda: html(data, before))):
         if path == "-":
-            sys.stdout.write(text())
+            (to_standard_output if path is args.json else sys.stdout.write)(text())
         elif path is not None:
             with replacing(path) as partial:
                 partial.write_text(text(), encoding="utf-8")
@@ -82,7 +81,7 @@ def hottest(data: Record) -> Table:
         share = f"{op['cycles'] / cycles:.1%}"
         first, *others = op["places"] or [op["name"]]
         name = f"{first} + {len(others)} more" if others else first
-        table.add_row(escape(name), f"{len(op['steps']):,}", f"{op['cycles']:,}", share, *(f"{n:,}" for n in numbers))
+        table.add_row(shown(name), f"{len(op['steps']):,}", f"{op['cycles']:,}", share, *(f"{n:,}" for n in numbers))
     return table
 
 
@@ -107,7 +106,7 @@ def what_if_table(found: WhatIf, spec: Spec) -> Table:
         size = "none that was tried" if other is None else f"{other.size // unit:,}{suffix}"
         table.add_row(name, size, *_costs(other, base))
     for text, bytes in found.reasons:
-        table.add_row(f"  {escape(text)}", f"{-(-bytes // 1024):,} KiB")
+        table.add_row(f"  {shown(text)}", f"{-(-bytes // 1024):,} KiB")
     return table
 
 
@@ -121,7 +120,7 @@ def _costs(machine: Machine | None, base: int | None) -> list[str]:
 
 def _table(first: str, *numbers: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(escape(first), overflow="fold")
+    table.add_column(shown(first), overflow="fold")
     for column in numbers:
         table.add_column(column, justify="right")
     return table

@@ -13,7 +13,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from populus import api, front
@@ -32,7 +31,7 @@ from populus.runtime.ranks import world
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
 from populus.tools.command import UsageError, add_model, amount, bounds_of, buckets_of, dims_of, values_of, whole
 from populus.tools.judges import judging
-from populus.tools.output import Json, add_json, described, say_written, write_json
+from populus.tools.output import Json, add_json, described, say_written, shown, write_json
 from populus.tools.output import console as make_console
 from populus.tools.progress import stages, working
 from populus.tools.replicated import dealt, run_dealt
@@ -282,7 +281,7 @@ def check_levels(program: Program, inputs: Arrays, rtol: float, console: Console
     for comparison in chain(compare_levels(program, inputs, rtol), engines(program, inputs, rtol)):
         found.append(comparison)
         style = "red" if comparison.first else "dim" if comparison.skipped else "green"
-        console.print(f"[{style}]levels[/]  {escape(str(comparison))}")
+        console.print(f"[{style}]levels[/]  {shown(str(comparison))}")
     return found
 
 
@@ -300,7 +299,7 @@ def outputs_table(outputs: Arrays) -> Table:
     for column in ("min", "mean", "max"):
         table.add_column(column, justify="right")
     for name, array in outputs.items():
-        table.add_row(escape(name), str(array.dtype), "x".join(map(str, array.shape)) or "scalar", *_range(array))
+        table.add_row(shown(name), str(array.dtype), "x".join(map(str, array.shape)) or "scalar", *_range(array))
     return table
 
 
@@ -314,7 +313,7 @@ def agreement_table(rows: Sequence[tuple[str, Agreement]], what: str) -> Table:
     table.add_column("")
     for label, a in rows:
         verdict = "[red]differs[/red]" if a.problem else "[green]agrees[/green]"
-        table.add_row(escape(label), escape(a.name), f"{a.absolute:.3g}", f"{a.relative:.3g}", verdict)
+        table.add_row(shown(label), shown(a.name), f"{a.absolute:.3g}", f"{a.relative:.3g}", verdict)
     return table
 
 

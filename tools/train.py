@@ -22,6 +22,7 @@ from populus.options import CHOICES
 from populus.runtime.ranks import world
 from populus.tools.arrays import read_arrays
 from populus.tools.command import UsageError, amount, dims_of, whole
+from populus.tools.output import Terminal
 from populus.tools.run import ENGINE
 from populus.training import TrainingSession
 
@@ -87,7 +88,7 @@ def execute(args: argparse.Namespace) -> int:
     check_places([args.export, args.history, args.plot])
     if not str(args.model).endswith(".onnx"):
         raise PopulusError(f"{args.model}: training needs an .onnx model")
-    console = Console(highlight=False, soft_wrap=True, quiet=not first)
+    console = Terminal(highlight=False, soft_wrap=True, quiet=not first)
     data = read_arrays([args.data], [])
     held = None if args.validate is None else read_arrays([args.validate], [])
     lines = _Lines(console)

@@ -37,7 +37,7 @@ from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from populus.dialects.support.errors import PopulusWarning as PopulusWarning  # noqa: PLC0414, as others import it from here
-from populus.dialects.support.errors import ProgramError
+from populus.dialects.support.errors import ProgramError, printable
 from populus.dialects.support.lexer import Lexer
 
 TENSORS = ("onnx", "popart", "popops", "poplin", "popnn", "poprand", "gcl", "host", "data")
@@ -142,11 +142,6 @@ def parts_of(location: FusedLoc) -> list[LocationAttr]:
     """Lists the locations in a fusion, in order."""
     locations = cast("ArrayAttr[Attribute]", location.locations)
     return [part for part in locations if isinstance(part, LocationAttr)]
-
-
-def printable(text: str) -> str:
-    """Escapes surrogates, so that every stream accepts the text: a byte of a path that is not UTF-8 becomes `\\udce9`."""
-    return text.encode(errors="backslashreplace").decode()
 
 
 class _Element(Parser._TensorLiteralElement):  # pyright: ignore[reportPrivateUsage]  # its only place to tell hexadecimal floats

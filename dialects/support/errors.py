@@ -11,12 +11,22 @@ class ProgramError(Exception):
     """A mistake in the use of a model or program, in one line. `PopulusError` is one too."""
 
     def __str__(self) -> str:
-        """Gives the message in one line, also where a name in a model's file has several."""
-        return " ".join(super().__str__().splitlines())
+        """Gives the message in one line that a terminal only shows, whatever the names in a model's file have."""
+        return printable(" ".join(super().__str__().splitlines()))
 
 
 class PopulusWarning(UserWarning):
     """A condition that a user should know about but that stops nothing, in one line."""
+
+
+def printable(text: str) -> str:
+    """Escapes characters that do more than show themselves: controls, marks of direction, surrogates, unassigned ones. Lines stay.
+
+    A terminal obeys an escape sequence in a name. A stream may refuse a surrogate: a byte of a path that is not UTF-8 becomes `\\udce9`.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def checked(

@@ -19,8 +19,9 @@ from xdsl.ir import Operation
 
 from populus.dialects.poplar import CallOp, FuncOp, GraphOp, StorageOp
 from populus.dialects.support.call_places import names_in
-from populus.dialects.support.diagnostics import PopulusError, printable, where
+from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import size_in_bytes
+from populus.dialects.support.errors import printable
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.files import decode, read_bytes
 from populus.runtime.bounds import bound_of
