@@ -9,8 +9,8 @@
 # triples: each triple of producer, layout op and consumer of a table, or CASE, or every STEP-th, or CI's SAMPLE; TURN has other pairs and values.
 # check-ops: `check-op` on every built-in op, or on OPS.
 # docs: the documentation site, build/site/index.html, every link checked.
-# mutants: faults planted in tile programs, patterns made wrong, and mistakes planted in a copy of the sources (or those of FILES), one at a
-#   time, and what catches each.
+# mutants: faults planted in tile programs, patterns made wrong, and mistakes planted in a copy of the sources (or those of FILES), chosen and
+#   drawn, one at a time, and what catches each.
 # validate: every pass of the nine nets, a transformer layer and training steps, with results before and after it.
 # screens: pictures of the views of the page of `populus profile`, in build/screens, and axe-core on them; needs Chromium.
 # soak: 10,000 programs in one process, whose memory and open files stay level.
@@ -103,6 +103,7 @@ mutants: $(READY)
 	@$(BIN)/python -m benchmarks.tile_mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
 	@$(BIN)/pytest -q test/pytest/test_validation.py
 	@$(BIN)/python -m benchmarks.mutants $(FILES)
+	@$(BIN)/python -m benchmarks.drawn_mutants
 
 validate: $(READY)
 	@$(BIN)/python -m benchmarks.validation
