@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NoReturn
 
@@ -47,6 +47,12 @@ class ArgumentParser(argparse.ArgumentParser):
             if action.nargs != argparse.REMAINDER and (value == "" or (isinstance(value, list) and "" in value)):
                 self.error(f"argument {'/'.join(action.option_strings) or action.metavar or action.dest}: the value is empty")
         return found, rest
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Prints the help; argparse passes over an output that takes none."""
+        if message:
+            (file or sys.stderr).write(message)
+            (file or sys.stderr).flush()
 
     def error(self, message: str) -> NoReturn:
         if found := re.fullmatch(r"argument (\S+): invalid choice: '?(.*?)'? \(choose from (.*)\)", message):
@@ -177,7 +183,9 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
         with warnings.catch_warnings():
             warnings.showwarning = partial(_warned, tool, warnings.showwarning)
             with command_line(), _terminable():
-                return body(args)
+                status = body(args)
+                sys.stdout.flush()  # which may fail
+                return status
     except BrokenPipeError:  # the reader closed the pipe
         sys.stderr.close()
         return 1
@@ -188,6 +196,7 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
         print(f"{tool}: terminated", file=sys.stderr)
         return 143
     except (Exception, ArgSpecParseError) as error:
+        _without_output()
         if "--debug" in args:
             raise
         if not _left_to_others(line_of(tool, error)):
@@ -195,6 +204,17 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
             if isinstance(error, SourceError) and error.source:
                 print(error.source, file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+def _without_output() -> None:
+    """Drops what standard output does not take: Python would try it again when the process ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError, ValueError):
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, sys.stdout.fileno())
+            os.close(nothing)
 
 
 def _left_to_others(line: str) -> bool:
@@ -261,6 +281,8 @@ def line_of(tool: str, error: BaseException) -> str:
             message = f"out of memory {error}"
         case OSError() if error.errno == errno.ENOMEM:
             message = "out of memory"
+        case OSError() if error.filename is None and error.errno in _LIMITS:
+            message = f"the system refused a write or a file: {os.strerror(error.errno).lower()}"
         case OSError() if error.filename is not None:
             message = f"{error.filename}: {(error.strerror or str(error)).lower()}"
         case _:
@@ -269,6 +291,7 @@ def line_of(tool: str, error: BaseException) -> str:
     return printable(f"{tool}: {_shortened(' '.join(message.split()))}")
 
 
+_LIMITS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE)
 LONGEST = 300
 """Characters of a message. A name in a file may have any number of them."""
 

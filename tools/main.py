@@ -68,7 +68,7 @@ class VersionAction(argparse.Action):
         super().__init__(option_strings, dest, nargs=0, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option_string: str | None = None) -> None:
-        print(versions())
+        print(versions(), flush=True)
         parser.exit()
 
 
@@ -90,7 +90,7 @@ class CompletionAction(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option_string: str | None = None) -> None:
         from populus.tools.completion import completion
 
-        print(completion(parser_of(COMMANDS), str(values)))
+        print(completion(parser_of(COMMANDS), str(values)), flush=True)
         parser.exit()
 
 

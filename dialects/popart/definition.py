@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -245,9 +246,9 @@ def definition_of(op: type[PopartOp]) -> Definition:
     irdl = cast("OpDef | None", op.get_irdl_definition())
     if irdl is None or irdl.name != op.name:
         raise PopulusError(f"{title} lacks @irdl_op_definition above it")
-    if not (doc := inspect.cleandoc(op.__doc__ or "")) or op.__doc__ == next(
-        b.__doc__ for b in op.__mro__[1:] if issubclass(b, IRDLOperation)
-    ):
+    doc = inspect.cleandoc(op.__doc__ or "")
+    inherited = next(b.__doc__ for b in op.__mro__[1:] if issubclass(b, IRDLOperation))
+    if sys.flags.optimize < 2 and (not doc or op.__doc__ == inherited):  # python -OO has removed all docstrings
         raise PopulusError(f"{title} lacks a docstring; its first line is the formula, such as `y = max(x, 0)`")
     options = (AttrSizedOperandSegments.attribute_name,)
     found = Definition(

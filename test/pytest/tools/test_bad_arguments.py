@@ -253,3 +253,26 @@ def test_a_reader_that_goes_away_is_no_error(command, folder):
         os.close(writing)
     assert "Error" not in ran.stderr
     assert "Exception" not in ran.stderr
+
+
+FULL = (*CLOSED, "populus --help", "populus run --help", "populus-opt --help", "populus check net.onnx --json -")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this machine has no /dev/full")
+@pytest.mark.parametrize("command", FULL)
+def test_a_full_standard_output_is_one_line_and_status_1(command, folder):
+    tool, *arguments = command.split()
+    module = {"populus": "populus", "populus-opt": "populus.tools.populus_opt"}[tool]
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run([sys.executable, "-m", module, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ran.returncode == 1, ran.stderr
+    assert f"{tool}: the system refused a write or a file: no space left on device\n" in ran.stderr
+    assert "internal error" not in ran.stderr
+    assert "Exception ignored" not in ran.stderr
+
+
+def test_python_without_docstrings_and_assertions_compiles_and_runs(folder):
+    words = ("run", "net.onnx", "--dim", "n=4", "--outputs", "y.npz", "--engine", "numpy")
+    ran = subprocess.run([sys.executable, "-OO", "-m", "populus", *words], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert np.load("y.npz")["y"].shape == (4, 3)
