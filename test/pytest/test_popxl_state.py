@@ -319,6 +319,19 @@ def test_autodiff_goes_into_called_graphs_only_where_they_allow_it():
         autodiff(outer, called_graphs_grad_info={inner: stated})
 
 
+def test_accumulators_of_16_bits_are_changed_in_f32():
+    ir = popxl.Ir()
+    with ir.main_graph:
+        m, x = popxl.variable(np.zeros(1, np.float16)), popxl.variable(np.float16([300]))
+        ops.var_updates.accumulate_moving_average_(m, x, 0.9)
+        v = popxl.variable(np.float16([1]))
+        ops.var_updates.accumulate_moving_average_square_(v, x, 0.999)  # 300^2 does not fit f16
+        out = stored(m)
+    with session(ir) as running:
+        assert running.run()[out] == 30
+        assert running.get_tensor_data(v) == np.float16(0.999 + 90)
+
+
 def test_adam_s_updater_counts_its_steps():
     ir = popxl.Ir()
     with ir.main_graph:

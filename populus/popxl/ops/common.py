@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar, cast
 
 from populus.dialects.support.element_types import element_of
+from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph
 from populus.popxl.dtypes import dtype
 from populus.popxl.errors import WrongType, WrongValue
@@ -64,6 +65,11 @@ def set_in_place(t: Tensor, new: Tensor, name: str = "alias") -> Tensor:
 def cast_to(t: Tensor, type: dtype) -> Tensor:
     """Gives the tensor in another element type, itself if it is of that one."""
     return t if t.dtype is type else emit("cast", t, to=element(type))
+
+
+def wide(t: Tensor) -> Tensor:
+    """Gives a float of 16 bits as one of 32; others as they are."""
+    return cast_to(t, dtypes.float32) if t.dtype is dtypes.float16 else t
 
 
 def stated(function: Callable[P, R], name: str, doc: str, signature: inspect.Signature | None = None) -> Callable[P, R]:

@@ -10,7 +10,7 @@ from typing import Any
 from populus.popxl import dtypes
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.internals.recording import recorded
-from populus.popxl.ops.common import cast_to, emit, fixed, in_place, pair, stated
+from populus.popxl.ops.common import cast_to, emit, fixed, in_place, pair, stated, wide
 from populus.popxl.tensor import Tensor
 
 
@@ -159,8 +159,8 @@ increment_mod_ = in_place("IncrementModInplace", increment_mod)
 
 @recorded("ScaledAdd")
 def scaled_add(X: Tensor, Y: Tensor, a: float | Tensor = 1.0, b: float | Tensor = 1.0) -> Tensor:
-    """Computes `a X + b Y`."""
-    return add(_scaled(X, a), _scaled(Y, b))
+    """Computes `a X + b Y`, of floats of 16 bits in f32 and rounded once, in X's element type."""
+    return cast_to(add(_scaled(wide(X), a), _scaled(cast_to(Y, wide(X).dtype), b)), X.dtype)
 
 
 def _scaled(t: Tensor, k: float | Tensor) -> Tensor:

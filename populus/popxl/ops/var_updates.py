@@ -1,11 +1,14 @@
-"""Ops that change a tensor in place, as optimizers do. Factors are numbers or tensors of one element; each gives an alias of its first."""
+"""Ops that change a tensor in place, as optimizers do. Factors are numbers or tensors of one element; each gives an alias of its first.
+
+Floats of 16 bits are changed in f32 and rounded once: 0.9 in f16 is so far from 0.9 that `1 - 0.9` is wrong by a thousandth.
+"""
 
 from __future__ import annotations
 
 from populus.popxl import dtypes
 from populus.popxl.errors import WrongValue
 from populus.popxl.internals.recording import recorded
-from populus.popxl.ops.common import cast_to, emit, fixed, set_in_place
+from populus.popxl.ops.common import cast_to, emit, fixed, set_in_place, wide
 from populus.popxl.ops.elementwise import add, div, mul, pow, sqrt, sub, where
 from populus.popxl.ops.shape import reshape, transpose
 from populus.popxl.tensor import Tensor
@@ -19,52 +22,56 @@ def _scalar(f: Factor, like: Tensor) -> Tensor:
     return reshape(cast_to(f, like.dtype), ()) if isinstance(f, Tensor) else fixed(f, like)
 
 
-def _same(t: Tensor, X: Tensor) -> Tensor:
-    """Gives X in t's element type. Raises ValueError for another shape."""
+def _same(t: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Gives t and X in the type in which t is changed. Raises ValueError for another shape."""
     if t.shape != X.shape:
         raise WrongValue(f"{t.id} is {list(t.shape)}; what it is changed by is {list(X.shape)}")
-    return cast_to(X, t.dtype)
+    wide_t = wide(t)
+    return wide_t, cast_to(X, wide_t.dtype)
 
 
 @recorded("CopyVarUpdate")
 def copy_var_update_(t: Tensor, X: Tensor) -> Tensor:
     """Computes `t = X`."""
-    return set_in_place(t, _same(t, X), "copy_var_update")
+    return set_in_place(t, _same(t, X)[1], "copy_var_update")
 
 
 @recorded("Accumulate")
 def accumulate_(t: Tensor, X: Tensor, f: Factor | None = None) -> Tensor:
     """Computes `t = t + f X`."""
-    x = _same(t, X)
-    return set_in_place(t, add(t, x if f is None else mul(_scalar(f, t), x)), "accumulate")
+    old, x = _same(t, X)
+    return set_in_place(t, add(old, x if f is None else mul(_scalar(f, old), x)), "accumulate")
 
 
 @recorded("Accumulate")
 def accumulate_square_(t: Tensor, X: Tensor, f: Factor = 1.0) -> Tensor:
     """Computes `t = t + f X^2`."""
-    x = _same(t, X)
-    return set_in_place(t, add(t, mul(_scalar(f, t), mul(x, x))), "accumulate_square")
+    old, x = _same(t, X)
+    return set_in_place(t, add(old, mul(_scalar(f, old), mul(x, x))), "accumulate_square")
 
 
 @recorded("Accumulate")
 def accumulate_mean_(t: Tensor, X: Tensor, step: Factor) -> Tensor:
     """Computes `t = (step t + X) / (step + 1)`: the mean of what was accumulated, with `step` the number of times before."""
-    n, x = _scalar(step, t), _same(t, X)
-    return set_in_place(t, add(mul(div(n, add(n, 1)), t), div(x, add(n, 1))), "accumulate_mean")
+    old, x = _same(t, X)
+    n = _scalar(step, old)
+    return set_in_place(t, add(mul(div(n, add(n, 1)), old), div(x, add(n, 1))), "accumulate_mean")
 
 
 @recorded("Accumulate")
 def accumulate_moving_average_(t: Tensor, X: Tensor, f: Factor) -> Tensor:
     """Computes `t = f t + (1 - f) X`."""
-    k, x = _scalar(f, t), _same(t, X)
-    return set_in_place(t, add(mul(k, t), mul(sub(1, k), x)), "accumulate_moving_average")
+    old, x = _same(t, X)
+    k = _scalar(f, old)
+    return set_in_place(t, add(mul(k, old), mul(sub(1, k), x)), "accumulate_moving_average")
 
 
 @recorded("Accumulate")
 def accumulate_moving_average_square_(t: Tensor, X: Tensor, f: Factor) -> Tensor:
     """Computes `t = f t + (1 - f) X^2`."""
-    k, x = _scalar(f, t), _same(t, X)
-    return set_in_place(t, add(mul(k, t), mul(sub(1, k), mul(x, x))), "accumulate_moving_average_square")
+    old, x = _same(t, X)
+    k = _scalar(f, old)
+    return set_in_place(t, add(mul(k, old), mul(sub(1, k), mul(x, x))), "accumulate_moving_average_square")
 
 
 @recorded("AccumulatorScale")
@@ -72,7 +79,8 @@ def accumulator_scale_(t: Tensor, f: Factor) -> Tensor:
     """Computes `t = f t`; with the number 0, zeros whatever t is."""
     if not isinstance(f, Tensor) and f == 0:
         return accumulator_zero_(t)
-    return set_in_place(t, mul(t, _scalar(f, t)), "accumulator_scale")
+    old = wide(t)
+    return set_in_place(t, mul(old, _scalar(f, old)), "accumulator_scale")
 
 
 @recorded("AccumulatorScale")
@@ -101,18 +109,21 @@ def _corrected(m: Tensor, beta: Factor | None, step: Tensor | None, name: str) -
     return div(m, sub(1, pow(_scalar(beta, m), cast_to(reshape(step, ()), m.dtype))))
 
 
-def _updater(m: Tensor, denominator: Tensor, weight: Tensor | None, decay: Factor | None, epsilon: Factor, corrected: Tensor) -> Tensor:
-    found = div(cast_to(corrected, denominator.dtype), add(denominator, _scalar(epsilon, denominator)))
-    if decay is None or (not isinstance(decay, Tensor) and decay == 0):
-        return found if weight is None else cast_to(found, weight.dtype)
+def _updater(second: Tensor, denominator: Tensor, weight: Tensor | None, decay: Factor | None, epsilon: Factor, m: Tensor) -> Tensor:
+    """Gives `m / (denominator + epsilon) + decay weight`, in the weight's type, or without one in that of the second moment."""
+    found = div(cast_to(m, denominator.dtype), add(denominator, _scalar(epsilon, denominator)))
     if weight is None:
-        raise WrongValue(NO_WEIGHT)
-    return add(cast_to(found, weight.dtype), mul(_scalar(decay, weight), weight))
+        if decay is not None and (isinstance(decay, Tensor) or decay != 0):
+            raise WrongValue(NO_WEIGHT)
+        return found if second.dtype.is_int else cast_to(found, second.dtype)
+    if decay is not None and (isinstance(decay, Tensor) or decay != 0):
+        found = add(found, mul(_scalar(decay, found), cast_to(weight, found.dtype)))
+    return cast_to(found, weight.dtype)
 
 
 def _floats(t: Tensor) -> Tensor:
-    """Gives integers as single-precision numbers."""
-    return cast_to(t, dtypes.float32) if t.dtype.is_int else t
+    """Gives integers, and floats of 16 bits, as single-precision numbers."""
+    return cast_to(t, dtypes.float32) if t.dtype.is_int else wide(t)
 
 
 def _next(time_step: Tensor | None) -> Tensor | None:
@@ -141,7 +152,7 @@ def adam_updater(
     step = _next(time_step)
     m = _corrected(_floats(acc_first_order), beta1, step, "beta1")
     v = sqrt(_corrected(_floats(acc_second_order), beta2, step, "beta2"))
-    return _updater(acc_first_order, v, weight, weight_decay, epsilon, m)
+    return _updater(acc_second_order, v, weight, weight_decay, epsilon, m)
 
 
 lamb_updater = adam_updater
@@ -164,7 +175,7 @@ def adamax_updater(
     if time_step is None:
         raise WrongValue("AdaMax requires time_step to not be None.")
     m = _corrected(_floats(acc_first_order), beta1, _next(time_step), "beta1")
-    return _updater(acc_first_order, _floats(acc_second_order), weight, weight_decay, epsilon, m)
+    return _updater(acc_second_order, _floats(acc_second_order), weight, weight_decay, epsilon, m)
 
 
 @recorded("AdamVarUpdate")
@@ -182,4 +193,5 @@ def adam_var_update(
     usable = emit("and", emit("greater", weight_norm, fixed(0, weight_norm)), emit("greater", norm, fixed(0, norm)))
     ratio = where(usable, div(weight_norm, where(usable, norm, ones)), ones)
     step = mul(_scalar(1.0 if learning_rate is None else learning_rate, ratio), ratio)
-    return set_in_place(t, sub(t, mul(_scalar(step, t), cast_to(x, t.dtype))), "adam_var_update")
+    old = wide(t)
+    return set_in_place(t, sub(old, mul(_scalar(step, old), cast_to(x, old.dtype))), "adam_var_update")
