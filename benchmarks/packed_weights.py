@@ -1,6 +1,6 @@
 """Products by weights of 4 bits, `com.microsoft.MatMulNBits`, in turn with onnxruntime's: a table of best CPU times of one thread.
 
-    python -m benchmarks.packed_weights
+python -m benchmarks.packed_weights
 """
 
 from __future__ import annotations

@@ -62,16 +62,15 @@ def functions(path: Path) -> int:
     return len(re.findall(r"^(?:    )?def test_\w+", path.read_text(), re.MULTILINE))
 
 
-def ran(kind: str, path: Path, folder: str) -> tuple[int, int, list[str]]:
-    """Counts a file's functions and those that end well, with the messages of the others."""
-    command = [sys.executable, __file__, "--inner", kind, str(path)]
+def ran(command: list[str], path: Path, folder: str, script: bool = False) -> tuple[int, int, list[str]]:
+    """Counts a file's functions (or the file, a script) and those that end well when a command runs it, with messages of the others."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
         text, status = done.stdout + done.stderr, done.returncode
     except subprocess.TimeoutExpired:
         text, status = f"more than {SECONDS} s", 1
     lines = [line for line in text.splitlines() if line.strip()]
-    if kind == "docs":
+    if script:
         return 1, int(status == 0), [] if status == 0 else [f"{path.name}: {lines[-1] if lines else status}"]
     found = re.findall(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL) \S*?::([\w:]+)", text, re.MULTILINE)
     results: dict[str, set[str]] = {}
@@ -97,7 +96,8 @@ def main() -> None:
         total: Counter[str] = Counter()
         for path in files:
             with tempfile.TemporaryDirectory() as folder:
-                count, passed, said = ran(suite, path.resolve(), folder)
+                command = [sys.executable, __file__, "--inner", suite, str(path.resolve())]
+                count, passed, said = ran(command, path, folder, suite == "docs")
             total.update(all=count, passed=passed)
             if args.verbose:
                 print(f"{path.name}: {passed} of {count}", *said, sep="\n    ", flush=True)

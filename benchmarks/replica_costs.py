@@ -1,6 +1,6 @@
 """Predicted: BERT-base trained in data parallel on up to 64 Bow, sequence 128, in 16 bits, and what limits it.
 
-    python -m benchmarks.replica_costs
+python -m benchmarks.replica_costs
 """
 
 from __future__ import annotations

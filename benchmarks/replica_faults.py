@@ -1,6 +1,6 @@
 """Kills a rank of `populus train` at random moments, and resumes: what the others say, how soon they end, and what checkpoints hold.
 
-    python -m benchmarks.replica_faults --ranks 3 --moments 20
+python -m benchmarks.replica_faults --ranks 3 --moments 20
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Steps a second of two ranks with one thread each over one rank with one thread, interleaved, and the time in collectives.
 
-    python -m benchmarks.replica_scaling --rounds 7
+python -m benchmarks.replica_scaling --rounds 7
 """
 
 from __future__ import annotations

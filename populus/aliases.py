@@ -64,7 +64,37 @@ class _Folders(MetaPathFinder):
         return None
 
 
-FINDER, FOLDERS_FIRST = _Finder(), _Folders()
+class _Bindings(MetaPathFinder, Loader):
+    """Finds the ops that popxl_addons would compile from C++: they are ours. Their compiler, cppimport, is an empty module."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname in ("cppimport", "cppimport.import_hook") or self._is_binding(fullname):
+            return ModuleSpec(fullname, self, is_package=fullname == "cppimport")
+        return None
+
+    @staticmethod
+    def _is_binding(name: str) -> bool:
+        if not name.startswith(ADDONS):
+            return False
+        from populus.popxl.addons.bindings import BINDINGS
+
+        return name.removeprefix(ADDONS) in BINDINGS
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Gives the module of a binding; Python makes the empty one."""
+        if not spec.name.startswith(ADDONS):
+            return None
+        from populus.popxl.addons.bindings import binding
+
+        return binding(spec.name.removeprefix(ADDONS))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Does nothing: a binding is whole when it is made."""
+
+
+ADDONS = "popxl_addons.ops."
+FINDERS = (_Finder(), _Folders(), _Bindings())
+FINDER = FINDERS[0]
 
 
 def install() -> None:
@@ -76,13 +106,13 @@ def install() -> None:
                 f"another '{name}' is imported already, from {found.__file__}; begin the program with `import populus.compat`"
             )
     if FINDER not in sys.meta_path:
-        sys.meta_path[:0] = [FINDER, FOLDERS_FIRST]
+        sys.meta_path[:0] = FINDERS
 
 
 def uninstall() -> None:
     """Takes the names away again. Modules that were imported by them stay what they are."""
     if FINDER in sys.meta_path:
-        sys.meta_path[:] = [f for f in sys.meta_path if f not in (FINDER, FOLDERS_FIRST)]
+        sys.meta_path[:] = [f for f in sys.meta_path if f not in FINDERS]
     for name in [n for n in sys.modules if n.partition(".")[0] in NAMES]:
         if sys.modules[name].__name__.startswith("populus."):
             del sys.modules[name]

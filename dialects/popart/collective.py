@@ -12,6 +12,7 @@ from xdsl.builder import Builder
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
+from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr, gcl
 from populus.dialects.expr import Arg
@@ -66,17 +67,31 @@ class OfTensor(CollectiveOp):
 class AllReduceOp(OfTensor):
     """`y = x_0 op x_1 op ..`, of the members of the group in order.
 
-    Of the largest and the smallest, the gradient is shared by the members that have it. Source: PopART ReplicatedAllReduce-1.
+    Of the largest and the smallest, the gradient is shared by the members that have it. `same` is for sums of layers that members
+    share: with `inputs`, x is the same on all, so y = x and the gradient is the sum of theirs. With `gradients`, what follows is the
+    same on all, so the gradient of x is a member's own. Source: PopART ReplicatedAllReduce-1; popxl_addons, replicated_all_reduce_TP.
     """
 
     name = "popart.all_reduce"
     CALL: ClassVar = gcl.AllReduceOp
     EXAMPLES: ClassVar = [([(2, 3)], {"size": 1, "reduction": "add"}), ([(4,)], {"size": 1, "reduction": "max"})]
     reduction = choice(gcl.REDUCTIONS, "add")
+    same = choice(("none", "inputs", "gradients"), "none")
+
+    def verify_(self) -> None:
+        super().verify_()
+        if self.same != "none" and self.reduction != "add":
+            raise VerifyException(f"same {self.same} is of sums, not of '{self.reduction}'")
+
+    def lower(self, b: Builder) -> Sequence[SSAValue]:
+        return [self.x] if self.same == "inputs" else super().lower(b)
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         if not is_float(calls.element(self.x)):
             return [None]
+        if self.same != "none":
+            other = "gradients" if self.same == "inputs" else "inputs"
+            return [calls.insert(b, AllReduceOp(grads[0], reduction="add", same=other, **self.group()))]
         g = self.summed(b, grads[0])
         match self.reduction:
             case "add":

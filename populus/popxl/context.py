@@ -111,3 +111,65 @@ def placement() -> tuple[int | None, Literal["compute", "io"]]:
 def _execution_context(execution_context: Any) -> Generator[Any]:
     """Accepts a part of the program for what is made inside; all of it happens in the order of calls."""
     yield execution_context
+
+
+class Context:
+    """The surroundings of a line of a program: the graph that is being built, the chip, the tiles, and the names of scopes."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of the innermost `with`. Raises PopulusError outside of any."""
+        return get_current_graph()
+
+    @property
+    def main_graph(self) -> Graph:
+        """The main graph of its Ir."""
+        return get_main_graph()
+
+    @property
+    def ipu_id(self) -> int | None:
+        """The number of the chip."""
+        return _IPU.get()
+
+    @property
+    def io_tile_set(self) -> bool:
+        """Tells whether tensors are made on tiles for input and output."""
+        return _IO_TILES.get()
+
+    @property
+    def name_scopes(self) -> tuple[str, ...]:
+        """The names of the scopes around, the outermost first."""
+        return _SCOPES.get()
+
+    def _get_op_settings(self, name: str) -> str:
+        """Gives the settings of an op that is about to be made: its name."""
+        return scoped(name)
+
+    def _op_created(self, op: Any) -> None:
+        """Accepts an op that a program made; graphs list and order ops as they are called."""
+
+    def _add_in_sequence_topocons(self, op: Any) -> None:
+        """Accepts an op whose order is to be kept, as it is."""
+
+
+_CONTEXT = Context()
+
+
+def get_current_context() -> Context:
+    """Gives the surroundings of a line of a program."""
+    return _CONTEXT
+
+
+def op_debug_context(name: Any) -> Any:
+    """Gives a function as it is: ops have the program's lines by themselves. Used as `@op_debug_context`, or with a name."""
+    return name if callable(name) else _itself
+
+
+def _itself(function: Any) -> Any:
+    return function
+
+
+@contextmanager
+def debug_context_frame_offset(i: int) -> Generator[int]:
+    """Accepts how many calls lie between an op and the line that stands for it; lines are found by themselves."""
+    yield i

@@ -139,6 +139,10 @@ class Graph(Listed):
         """Gives a value of the graph as a tensor of it."""
         return self._kept(Tensor(value, self, self._names.free(scoped(name))))
 
+    def _create_tensor_id(self, name: str) -> str:
+        """Gives a name that no tensor of the graph has."""
+        return self._names.free(scoped(name))
+
     def view(self, view: View, name: str = "t") -> Tensor:
         """Gives a view of tensors of the graph."""
         return self._kept(Tensor(None, self, self._names.free(scoped(name)), view))
@@ -188,7 +192,7 @@ class Graph(Listed):
         if state not in self._states:
             self._check_open()
             name = self._names.free(state.name)
-            made = Tensor(self._argument(name, state.shape, state.dtype), self, name, state=state)
+            made = Tensor(self._argument(name, state.shape_in_graphs, state.dtype), self, name, state=state)
             self._states[state] = made
             self._add_slot(made)
         return self._states[state]
@@ -198,6 +202,19 @@ class Graph(Listed):
         self._check_open()
         self.output(f"output_{len(self._results)}", t.ssa)
         self._results.append(t)
+
+    def drop_output(self, index: int) -> None:
+        """Takes an output away, the last one for a position past the end: programs remove several by the positions that they had.
+
+        Raises PopulusError for a graph that is called already.
+        """
+        self._check_open()
+        index = min(index, len(self._results) - 1)
+        self._results.pop(index)
+        kept = [v for k, v in enumerate(self._outputs.values()) if k != index]
+        self._outputs.clear()
+        for number, value in enumerate(kept):
+            self.output(f"output_{number}", value)
 
     def drop(self, tensors: Iterable[Tensor]) -> None:
         """Takes inputs away that nothing reads. The others stay as they are."""
@@ -379,7 +396,8 @@ class Graph(Listed):
             module = super().module()
         finally:
             self._outputs = before
-        return with_rows(inlined(module), {row_mark(n): max(1, rows) for n, rows in enumerate(self.ir.rows())})
+        tables = {row_mark(n): max(1, rows) for n, rows in enumerate(self.ir.rows())}
+        return with_rows(inlined(module), {**tables, **{b.state.mark: b.entries for b in self.ir.buffers if b.state.mark is not None}})
 
     def standalone(self) -> tuple[ModuleOp, dict[SSAValue, SSAValue]]:
         """Gives the graph and what it calls as a program by itself, and its values by the graph's.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Any, Literal, cast
 from weakref import WeakValueDictionary
 
@@ -46,6 +47,7 @@ class Ir:
         self.buffers: list[RemoteBuffer] = []
         self._tables: dict[Stream, tuple[State, State]] = {}
         self._transfers = 1
+        self.op_numbers = count(100)  # as PopART's
         self.clock = new_clock()
         self._pb_ir = IrView(self)
         self.replication_factor = replication if isinstance(replication, int) else 1
@@ -112,7 +114,7 @@ class Ir:
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise WrongValue(f"the function of a graph is given other arguments than it has: {error}") from None
+            raise WrongValue(f"The arguments do not match the signature of the graph's function: {error}") from None
         bound.apply_defaults()
         made = self._graph(_name_of(fn))
         with made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from populus.popxl.context import get_ir
 from populus.popxl.dealing import Dealing, shard_size
 from populus.popxl.errors import WrongValue
 from populus.popxl.replica_grouping import ReplicaGrouping, Retrieval
+from populus.popxl.rows import buffer_mark
 from populus.popxl.tensor import State, Tensor, Variable, check_rows, dealing_of, mapped_file
 from populus.popxl.tensorlocation import TensorLocation, TensorStorage
 from populus.popxl.utils import held, to_numpy
@@ -35,15 +37,20 @@ class RemoteBuffer:
         self.set_remote_buffer_info(tensor_dtype, tensor_shape, entries)
         ir.buffers.append(self)
         self.remote_buffer_id = len(ir.buffers)
+        self.state.mark = buffer_mark(self.remote_buffer_id)
         self.state.name = f"remote buffer {self.remote_buffer_id}"
 
     def set_remote_buffer_info(self, tensor_dtype: dtypes.dtype, tensor_shape: tuple[int, ...], entries: int) -> None:
-        """Gives the buffer another shape, type and number of rows, all of zeros. Raises ValueError for no row, and once an op uses it."""
+        """Gives the buffer another shape, type and number of rows, all of zeros.
+
+        Raises ValueError for no row, and for another shape or type once the main graph uses it.
+        """
         if entries < 1:
             raise WrongValue(f"Entries must be a non-zero, positive integer, not {entries}")
-        if self.state in self._ir.main_graph.states:
+        same = hasattr(self, "_shape") and (self._shape, self._dtype) == (tuple(tensor_shape), tensor_dtype)
+        if not same and self.state in self._ir.main_graph.states:
             raise WrongValue(f"{self.state.name} is loaded or stored already; set its shape before")
-        self._shape, self._dtype, self._entries = tuple(tensor_shape), tensor_dtype, entries
+        self._shape, self._dtype, self._entries = tuple(map(index, tensor_shape)), tensor_dtype, index(entries)
         data = np.zeros((entries, *self._shape), tensor_dtype.held)
         self.state.shape, self.state.dtype, self.state.data = data.shape, data.dtype, data
 

@@ -23,6 +23,11 @@ def row_mark(number: int) -> int:
     return _MARK + number
 
 
+def buffer_mark(number: int) -> int:
+    """Gives what stands for the number of rows of a remote buffer, by its number."""
+    return 2 * _MARK + number
+
+
 def with_rows(module: ModuleOp, rows: Mapping[int, int]) -> ModuleOp:
     """Gives the module with the number of rows in place of each mark."""
 

@@ -22,7 +22,7 @@ from populus.popxl.internals.ambiguity import check_ambiguity
 from populus.popxl.ir import Ir
 from populus.popxl.remote_buffer import RemoteVariable
 from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, Watch
-from populus.popxl.tensor import Constant, State, Variable
+from populus.popxl.tensor import Constant, HostScalarTensor, State, Variable
 from populus.popxl.utils import _to_device_info, held, seen  # pyright: ignore[reportPrivateUsage]
 from populus.program import Program
 from populus.replicas import Replicas
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _LOG = getLogger("session")
+h2dStreamBufferMaps = Mapping[HostToDeviceStream, HostScalarTensor]
+d2hStreamBufferMaps = Mapping[DeviceToHostStream, np.ndarray[Any, Any]]
 # Kinds of devices that a program of one kind runs on. Source: Graphcore, PopXL, `Session`.
 RUNS_ON = {"Cpu": ("Cpu",), "IpuModel": ("IpuModel", "Sim", "Cpu"), "Sim": ("IpuModel", "Sim", "Cpu")}
 
@@ -330,6 +332,9 @@ class Session:
     def _extra(self) -> tuple[int, ...]:
         """Gives the dimensions of an array of the host before those of a stream: transfers and replicas, of which there are several."""
         return (*self._transfers(), *((self._replicas.count,) if self._replicas.count > 1 else ()))
+
+    def _full_input_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:  # pyright: ignore[reportUnusedFunction], which programs call
+        return (*self._extra(), *shape)
 
     def _lacks(self, stream: Stream, inputs: Any) -> bool:
         """Tells whether a run needs an array for a stream that it is not given."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -83,6 +84,12 @@ class State:
     dealing: Dealing | None = None  # to the replicas; None: all have the same
     rows: dict[int, tuple[Dealing, NDArray[Any]]] = field(default_factory=dict[int, "tuple[Dealing, NDArray[Any]]"])  # of a remote buffer
     in_sync: bool = False  # whether a session's host and device have the same value
+    mark: int | None = None  # of a table whose number of rows is known when the whole program is: what stands for it in graphs
+
+    @property
+    def shape_in_graphs(self) -> tuple[int, ...]:
+        """The shape, with the mark in place of the number of rows."""
+        return self.shape if self.mark is None else (self.mark, *self.shape[1:])
 
 
 class Tensor(Operators):
@@ -193,6 +200,10 @@ class Tensor(Operators):
             raise UndefinedValue(f"{self.id} is on no chip yet; the ops that take it say where it is")
         return self._ipu
 
+    def lie_as(self, other: Tensor) -> None:
+        """Puts the tensor where another one lies, if that is known."""
+        self._ipu, self._tile_set = (self._ipu, self._tile_set) if other.producer is None else (other._ipu, other._tile_set)
+
     @property
     def tile_set(self) -> Literal["compute", "io"]:
         """`io` for what an op made inside `popxl.io_tiles`, else `compute`. Raises UndefinedValue for a tensor that no op made."""
@@ -214,7 +225,7 @@ class Tensor(Operators):
 
     def strides(self, shape: Sequence[int] | None = None) -> tuple[int, ...]:
         """Counts bytes apart neighbours of each dimension are, in an array of this element type."""
-        sizes = list(self.shape if shape is None else shape)
+        sizes = self.shape if shape is None else tuple(shape)
         return tuple(self.dtype.as_numpy().itemsize * int(np.prod(sizes[d + 1 :], dtype=np.int64)) for d in range(len(sizes)))
 
     def operand(self, value: Any, dtype: dtypes.dtype | None = None) -> Tensor:
@@ -276,6 +287,10 @@ class Variable(Tensor):
     pb_type: ClassVar[str] = "Variable"
 
     @property
+    def _memmap_arr(self) -> np.memmap[Any, Any] | None:
+        return self.mapped
+
+    @property
     def data(self) -> NDArray[Any]:
         """The value at first."""
         assert self.state is not None
@@ -311,6 +326,10 @@ class Variable(Tensor):
     def retrieval_mode(self) -> Retrieval:
         """Whose values the host reads."""
         return self.dealing.retrieval
+
+
+host_tensor_types = (np.ndarray, Iterable)  # data that become tensors; those of PyTorch are iterable too
+HostTensor, HostScalarTensor = np.ndarray[Any, Any] | Iterable[Any], np.ndarray[Any, Any] | Iterable[Any] | float | bool
 
 
 class Constant(Tensor):
@@ -416,8 +435,8 @@ def graph_input(
     graph = get_current_graph()
     if graph is graph.ir.main_graph:
         raise WrongValue("the main graph takes its inputs from streams and variables: use popxl.h2d_stream or popxl.variable")
-    made = graph.input_tensor(tuple(shape), dtype, name or "t", by_ref)
-    made.meta_shape = tuple(meta_shape or ())
+    made = graph.input_tensor(tuple(map(index, shape)), dtype, name or "t", by_ref)  # sizes may be NumPy's integers
+    made.meta_shape = tuple(map(index, meta_shape or ()))
     return made
 
 

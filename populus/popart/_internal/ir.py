@@ -11,10 +11,14 @@ from populus.popart.variables import Grouping as ReplicaGrouping
 from populus.popxl.internals.kinds import op_module
 from populus.popxl.internals.op import MatMulPartialsType, Op
 from populus.popxl.internals.options import IrView as Ir
+from populus.popxl.internals.regions import Region, TopoCons
 from populus.popxl.internals.views import GraphView as Graph
 from populus.popxl.internals.views import TensorType
 from populus.popxl.internals.views import TensorView as Tensor
 from populus.popxl.tensorlocation import ExecutionContext, TileSet
+from populus.popxl.transforms.autodiff import ExpectedConnectionType
+from populus.popxl.transforms.autodiff import NamedConnection as ExpectedConnection
+from populus.popxl.transforms.autodiff import NamedGradGraphInfo as BwdGraphInfo
 
 
 class patterns:
@@ -24,12 +28,24 @@ class patterns:
     PatternsLevel = ENUMS["PatternsLevel"]
 
 
+class view:
+    """The module of parts of tensors."""
+
+    Region = Region
+
+
+GraphId = str  # graphs have names
+
 op = op_module()
 op.MatMulPartialsType = MatMulPartialsType
 
 __all__ = [
+    "BwdGraphInfo",
     "ExecutionContext",
+    "ExpectedConnection",
+    "ExpectedConnectionType",
     "Graph",
+    "GraphId",
     "Ir",
     "Op",
     "ReplicaGrouping",
@@ -37,6 +53,8 @@ __all__ = [
     "Tensor",
     "TensorType",
     "TileSet",
+    "TopoCons",
     "op",
     "patterns",
+    "view",
 ]

@@ -12,15 +12,17 @@ from populus.popxl.internals.op import AccumulateOp, CallOp, ConvOp, IfOp, LoopO
 
 _KINDS = """
 Abs Accumulate AccumulatorScale AdamUpdater AdamVarUpdate Add AddLhsInplace AllReduce And ArgMax ArgMin AveragePool BatchNormalization
-Call Cast CastThenPow2Scale Ceil Clip Concat ConcatInplace Conv ConvTranspose CopyVarUpdate Cos CumSum Detach DetachInplace Div Dropout
-DynamicSlice DynamicUpdate DynamicUpdateInplace Equal Exp ExpInplace Floor Fmod Gather Gelu GeluErf GeluErfInplace GeluInplace Greater
-GroupNormalization Histogram HostLoad HostStore Identity If IncrementMod IncrementModInplace Init IoTileCopy IpuCopy IsInf IsNaN
-LambSquare Log Loop MatMul Max MaxPool ModifyRandomSeed Mul MultiExchange Neg Nll NlllWithSoftmaxGradDirect Not OneHot Or
+Call Cast CastThenPow2Scale Ceil Clip Concat ConcatInplace Conv ConvTranspose CopyVarUpdate Cos CrossEntropySharded CumSum
+DenseSparseMatMul Detach DetachInplace Div Dropout Fp8Scale GradReduceSquareAdd GroupQuantizeDecompress LayerNormDistributed
+LinearLayout DynamicSlice DynamicUpdate DynamicUpdateInplace Equal Exp ExpInplace Floor Fmod Gather Gelu GeluErf GeluErfInplace
+GeluInplace Greater GroupNormalization Histogram HostLoad HostStore Identity If IncrementMod IncrementModInplace Init IoTileCopy IpuCopy
+IsInf IsNaN LambSquare Log Loop MatMul Max MaxPool ModifyRandomSeed Mul MultiExchange Neg Nll NlllWithSoftmaxGradDirect Not OneHot Or
 PopartSparseAccumulate PopartTiedGather Pow Pow2ScaleThenCast PrintTensor RandomNormal RandomUniform ReduceL1 ReduceL2 ReduceLogSum
 ReduceLogSumExp ReduceMax ReduceMean ReduceMedian ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu ReluInplace RemoteCodeLoad
-RemoteLoad RemoteLoadInplace RemoteStore ReplicatedAllGather ReplicatedAllReduce ReplicatedAllReduceInplace ReplicatedReduceScatter
-Reshape ReshapeInplace Resize RoiAlign ScaledAdd ScaledAddLhsInplace Scatter ScatterReduce ShapedDropout Sign Sin Slice SliceInplace
-Softmax Split Sqrt Sub Subsample Sum Swish SwishInplace Tanh TopK Transpose TransposeInplace Where
+RemoteLoad RemoteLoadInplace RemoteStore ReplicatedAllGather ReplicatedAllGatherStrided ReplicatedAllReduce ReplicatedAllReduceInplace
+ReplicatedAllReduceStrided ReplicatedAllReduceTP ReplicatedReduceScatter ReplicatedReduceScatterStrided Reshape ReshapeInplace Resize
+RoiAlign RotaryPosEmbed ScaledAdd ScaledAddLhsInplace Scatter ScatterReduce ShapedDropout Sign Sin Slice SliceInplace Softmax Split Sqrt
+Sub Subsample Sum Swish SwishInplace Tanh TopK Transpose TransposeInplace Where
 """
 KINDS = _KINDS.split()
 

@@ -53,6 +53,7 @@ class Op:
 
     def __init__(self, graph: Graph, arguments: dict[str, Any], inputs: Sequence[Tensor]):
         self.graph, self.arguments, self.inputs = graph, arguments, list(inputs)
+        self.id = next(graph.ir.op_numbers)
         self.outputs: list[Tensor] = []
         self.made: list[Tensor] = []  # tensors that were made inside
         self.kept: list[Tensor] = []  # of these, those that the graph shows

@@ -84,6 +84,12 @@ class IrView:
     def setPatterns(self, patterns: Any) -> None:
         """Accepts a choice of rewrites; Populus has its own."""
 
+    def applyPreAliasPatterns(self, graph: Any) -> None:
+        """Accepts the wish to rewrite a graph; passes do so when it is compiled."""
+
+    def applyInplacePattern(self, graph: Any) -> None:
+        """Accepts the wish to compute in place; a pass decides that when the graph is compiled."""
+
     def logIr(self) -> None:
         """Accepts the wish for a log of the graphs; `str(ir.module())` is one."""
 

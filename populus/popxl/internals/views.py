@@ -57,6 +57,10 @@ class TensorView:
         """Tells whether an op made the tensor."""
         return self.tensor.producer is not None
 
+    def getGraph(self) -> GraphView:
+        """Gives the graph of the tensor."""
+        return GraphView(self.tensor.graph)
+
     def getProducer(self) -> Op:
         """Gives the op that made the tensor. Raises ValueError for one that no op made."""
         if self.tensor.producer is None:
@@ -87,7 +91,7 @@ class GraphView:
         """Gives the ops."""
         return list(self.graph.recorded)
 
-    def getOpSchedule(self) -> list[Op]:
+    def getOpSchedule(self, requireOptimalSchedule: bool = False) -> list[Op]:
         """Gives the ops in the order in which they happen, which is that of their calls."""
         return self.getOps()
 
@@ -102,6 +106,42 @@ class GraphView:
     def getTensorIds(self) -> list[str]:
         """Gives the names of the tensors."""
         return [t.id for t in self.graph.tensors]
+
+    def getInputIndex(self, name: str) -> int:
+        """Gives the position of an input. Raises ValueError if it is none."""
+        return self.getInputIds().index(name)
+
+    def getOutputIndex(self, name: str) -> int:
+        """Gives the position of an output. Raises ValueError if it is none."""
+        return self.getOutputIds().index(name)
+
+    def getInputId(self, index: int) -> str:
+        """Gives the name of the input at a position."""
+        return self.graph.inputs[index].id
+
+    def getOutputId(self, index: int) -> str:
+        """Gives the name of the output at a position."""
+        return self.graph.outputs[index].id
+
+    def getInputTensor(self, index: int) -> TensorView:
+        """Gives the input at a position."""
+        return TensorView(self.graph.inputs[index])
+
+    def getOutputTensor(self, index: int) -> TensorView:
+        """Gives the output at a position."""
+        return TensorView(self.graph.outputs[index])
+
+    def hasInputId(self, name: str) -> bool:
+        """Tells whether an input has this name."""
+        return name in self.getInputIds()
+
+    def getCalledGraphs(self) -> list[GraphView]:
+        """Gives the graphs that this one calls."""
+        return [GraphView(g) for g in self.graph.called_graphs]
+
+    def removeOutput(self, index: int) -> None:
+        """Takes an output away; the tensor stays."""
+        self.graph.drop_output(index)
 
     def getInputIds(self) -> list[str]:
         """Gives the names of the inputs in order."""

@@ -21,6 +21,7 @@ from populus.popxl.ops.call import (
     repeat_with_info,
 )
 from populus.popxl.ops.chance import dropout, random_normal, random_uniform, shaped_dropout, split_random_seed
+from populus.popxl.ops.conv import PadType, conv, conv_transpose
 from populus.popxl.ops.elementwise import (
     abs,
     add,
@@ -87,20 +88,8 @@ from populus.popxl.ops.index import (
     tied_gather,
     topk,
 )
-from populus.popxl.ops.neural import (
-    PadType,
-    average_pool,
-    batch_norm_inference,
-    conv,
-    conv_transpose,
-    group_norm,
-    layer_norm,
-    matmul,
-    max_pool,
-    nll_loss,
-    nll_loss_with_softmax_grad,
-    softmax,
-)
+from populus.popxl.ops.negative_log_likelihood import nll_loss, nll_loss_with_softmax_grad
+from populus.popxl.ops.neural import average_pool, batch_norm_inference, group_norm, layer_norm, matmul, max_pool, softmax
 from populus.popxl.ops.print_tensor import print_tensor
 from populus.popxl.ops.reduce import l1, l2, lamb_square, logsum, logsumexp, max, mean, min, prod, sum, sumsquare
 from populus.popxl.ops.scaled import (

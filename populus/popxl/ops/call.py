@@ -220,6 +220,7 @@ def _site(graph: Graph, times: int | None, inputs: list[Tensor]) -> CallSiteInfo
     outputs = [parent.tensor(value, like.name) for value, like in zip(values, graph.outputs)]
     for t, like in zip(outputs, graph.outputs):
         t.meta_shape = like.meta_shape
+        t.lie_as(like)
     info = CallSiteInfo(graph, inputs, outputs, became)
     for slot in graph.inputs:
         if slot in graph.by_ref and slot in became:

@@ -14,8 +14,9 @@ from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.fp8_utils import NAN, SCALES, overflow_of
 from populus.popxl.internals.recording import recorded
 from populus.popxl.ops.common import cast_to, element, emit, fixed
+from populus.popxl.ops.conv import PadType, conv, conv_transpose
 from populus.popxl.ops.elementwise import add, mul, where
-from populus.popxl.ops.neural import PadType, conv, conv_transpose, matmul
+from populus.popxl.ops.neural import matmul
 from populus.popxl.tensor import Constant, Tensor, constant
 from populus.popxl.watch import watch
 

@@ -281,9 +281,12 @@ def ipu_copy(t: Tensor, destination: int, source: int | None = None) -> Tensor:
 
 @recorded("IoTileCopy")
 def io_tile_copy(t: Tensor) -> Tensor:
-    """Gives a copy of t, said to be on the other kind of tiles. All tiles do both."""
+    """Gives a copy of t, said to be on the other kind of tiles; of an input, on those of input and output. All tiles do both."""
     made = identity(t)
-    made._tile_set = "compute" if t.tile_set == "io" else "io"  # pyright: ignore[reportPrivateUsage]
+    try:
+        made._tile_set = "compute" if t.tile_set == "io" else "io"  # pyright: ignore[reportPrivateUsage]
+    except UndefinedValue:
+        made._tile_set = "io"  # pyright: ignore[reportPrivateUsage]
     return made
 
 

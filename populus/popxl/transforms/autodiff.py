@@ -1,8 +1,10 @@
 """`autodiff`: the graph that computes the gradients of another."""
+# A connection has two forms, which this file turns into each other.
+# pyright: reportPrivateUsage=false
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, NamedTuple
@@ -11,6 +13,8 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.popart.autodiff.call_gradients import Stated
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.graph import Graph
+from populus.popxl.internals.options import IrView
+from populus.popxl.internals.views import GraphView
 from populus.popxl.ops.call import CallSiteInfo
 from populus.popxl.tensor import Tensor
 from populus.popxl.transforms.differentiate import gradients
@@ -29,6 +33,31 @@ class ExpectedConnection(NamedTuple):
     fwd_tensor: Tensor
     connection_type: ExpectedConnectionType
 
+    @property
+    def _pb_ec(self) -> NamedConnection:
+        return NamedConnection(self.fwd_tensor.id, self.connection_type)
+
+    @classmethod
+    def _from_pb(cls, graph: GraphView, named: NamedConnection) -> ExpectedConnection:
+        return cls(graph.graph.get_tensor(named.fwdId), named.type)
+
+
+@dataclass(frozen=True)
+class NamedConnection:
+    """An `ExpectedConnection` by the forward tensor's name."""
+
+    fwdId: str
+    type: ExpectedConnectionType
+
+
+@dataclass(frozen=True)
+class NamedGradGraphInfo:
+    """A `GradGraphInfo` by names."""
+
+    bwdGraphId: str
+    expectedInputs: Sequence[NamedConnection]
+    expectedOutputs: Sequence[NamedConnection]
+
 
 @dataclass(frozen=True)
 class GradGraphInfo:
@@ -38,6 +67,25 @@ class GradGraphInfo:
     forward_graph: Graph
     expected_inputs: tuple[ExpectedConnection, ...]
     expected_outputs: tuple[ExpectedConnection, ...]
+
+    @property
+    def _expected_inputs(self) -> list[ExpectedConnection]:
+        return list(self.expected_inputs)
+
+    @property
+    def _expected_outputs(self) -> list[ExpectedConnection]:
+        return list(self.expected_outputs)
+
+    @property
+    def _pb_bwd_info(self) -> NamedGradGraphInfo:
+        every = (self.expected_inputs, self.expected_outputs)
+        return NamedGradGraphInfo(self.graph.name, *([c._pb_ec for c in connections] for connections in every))
+
+    @classmethod
+    def _from_pb(cls, ir: IrView, forward: GraphView, named: NamedGradGraphInfo) -> GradGraphInfo:
+        every = (named.expectedInputs, named.expectedOutputs)
+        found = (tuple(ExpectedConnection._from_pb(forward, c) for c in connections) for connections in every)
+        return cls(ir.getGraph(named.bwdGraphId).graph, forward.graph, *found)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:

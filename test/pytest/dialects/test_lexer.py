@@ -16,7 +16,7 @@ from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text, text_of
 
 TEXTS = sorted((Path(__file__).parents[2] / "filecheck").rglob("*.mlir"))
-CHARACTERS = ":,()}[]<>=+*{/-.?|#!%^@\"0 \n\t\v"
+CHARACTERS = ':,()}[]<>=+*{/-.?|#!%^@"0 \n\t\v'
 PIECES = (*CHARACTERS, "{-#", "#-}", "->", "...", "// a\n", "0x1f", "0x", "2.5e-3", "1e5", "x3.5", "a.b$c", "%-a", "!x", "@a", '"a\\n"')
 
 

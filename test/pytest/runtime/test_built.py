@@ -448,14 +448,10 @@ def test_products_of_8_bit_integers_have_the_bits_of_the_native_engine(tmp_path)
 
 
 def test_what_needs_python_is_refused_with_its_node(tmp_path):
-    strings = model(
-        [helper.make_node("Identity", ["x"], ["y"])], [("x", [2], TensorProto.STRING)], [("y", [2], TensorProto.STRING)]
-    )
+    strings = model([helper.make_node("Identity", ["x"], ["y"])], [("x", [2], TensorProto.STRING)], [("y", [2], TensorProto.STRING)])
     with pytest.raises(populus.ProgramError, match="'x' is strings, which need Python"):
         populus.build(populus.compile(strings), tmp_path / "s")
-    sine = model(
-        [helper.make_node("Sin", ["x"], ["y"], name="wave")], [("x", [4], TensorProto.DOUBLE)], [("y", [4], TensorProto.DOUBLE)]
-    )
+    sine = model([helper.make_node("Sin", ["x"], ["y"], name="wave")], [("x", [4], TensorProto.DOUBLE)], [("y", [4], TensorProto.DOUBLE)])
     with pytest.raises(populus.ProgramError, match="'wave': 'map' on float64 has no machine code yet"):
         populus.build(compiled(sine), tmp_path / "t")
     assert not list(tmp_path.glob("t/*"))

@@ -311,8 +311,14 @@ VERTICES = {
     ),
     "winograd_output": a_vertex(
         "winograd_output",
-        {"b": Split(1), "oc": Split(16, 3), "o0": Split(7, 3), "o1": Split(14), **dict.fromkeys(("k0", "k1"), Split(4)),
-         **dict.fromkeys(("r0", "r1"), Split(2))},
+        {
+            "b": Split(1),
+            "oc": Split(16, 3),
+            "o0": Split(7, 3),
+            "o1": Split(14),
+            **dict.fromkeys(("k0", "k1"), Split(4)),
+            **dict.fromkeys(("r0", "r1"), Split(2)),
+        },
         [
             ("in", "m", list(map(along, ("k0", "k1", "oc", "b", "o0", "o1"))), tensor(4, 4, 16, 1, 7, 14)),
             ("out", "y", [along("b"), along("oc"), along(("o0", 2), "r0"), along(("o1", 2), "r1")], tensor(1, 16, 14, 28)),

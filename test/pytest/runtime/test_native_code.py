@@ -23,9 +23,7 @@ def inner_loop(kernel: Kernel, host: Machine) -> list[str]:
     lines = code(kernel, host)
     labels = {line[:-1]: i for i, line in enumerate(lines) if re.fullmatch(r"\.LBB\w+:", line)}
     loops = [
-        lines[begin + 1 : i + 1]
-        for i, line in enumerate(lines)
-        if line.startswith("j") and (begin := labels.get(line.split()[-1], i)) < i
+        lines[begin + 1 : i + 1] for i, line in enumerate(lines) if line.startswith("j") and (begin := labels.get(line.split()[-1], i)) < i
     ]
     inner = [loop for loop in loops if not any(line.endswith(":") for line in loop)]
     return max(inner, key=lambda loop: sum("vfmadd" in line for line in loop))

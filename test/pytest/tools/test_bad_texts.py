@@ -121,7 +121,7 @@ def test_an_upsample_has_a_scale_for_each_dimension():
 
 
 COLLECTIVE = (
-    'poplar.graph @main target <gc200, tiles = 4> { '
+    "poplar.graph @main target <gc200, tiles = 4> { "
     '%x = poplar.var "x" : !poplar.tensor<4xf32> %y = poplar.var "y" : !poplar.tensor<4xf32> '
     'poplar.stream_in "x" to %x : !poplar.tensor<4xf32> COLLECTIVE : !poplar.tensor<4xf32>, !poplar.tensor<4xf32> '
     'poplar.stream_out %y to "y" : !poplar.tensor<4xf32> }'

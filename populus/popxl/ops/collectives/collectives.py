@@ -29,7 +29,8 @@ def _group(group: ReplicaGrouping | None) -> dict[str, int]:
     return {"stride": found.stride, "size": found.group_size}
 
 
-def _reduction(op: str) -> str:
+def to_collective_op(op: str) -> str:
+    """Gives the reduction of a name. Raises ValueError for another one."""
     if op not in _REDUCTIONS:
         raise WrongValue(f"a collective reduces by {', '.join(_REDUCTIONS)}, not '{op}'")
     return op
@@ -38,7 +39,7 @@ def _reduction(op: str) -> str:
 @recorded("ReplicatedAllReduce")
 def replicated_all_reduce(t: Tensor, op: CollectiveOps = "add", group: ReplicaGrouping | None = None) -> Tensor:
     """Computes the reduction of t over a group of replicas, in the order of their numbers. Raises ValueError for another `op`."""
-    return emit("all_reduce", t, reduction=_reduction(op), **_group(group))
+    return emit("all_reduce", t, reduction=to_collective_op(op), **_group(group))
 
 
 replicated_all_reduce_ = in_place("ReplicatedAllReduceInplace", replicated_all_reduce)
@@ -98,15 +99,19 @@ def replicated_reduce_scatter(
 
     With the last argument, it is a shard of t's shape. Raises ValueError for another `op`.
     """
-    return _scattered(t, _reduction(op), group, configure_output_for_replicated_tensor_sharding)
+    return _scattered(t, to_collective_op(op), group, configure_output_for_replicated_tensor_sharding)
 
 
 def _scattered(t: Tensor, reduction: str, group: ReplicaGrouping | None, shard: bool) -> Tensor:
-    properties = _group(group)
-    flat, whole = flatten(t), properties["size"] * shard_size(t.shape, properties["size"])
+    return scattered(t, reduction, **_group(group), shard=shard)
+
+
+def scattered(t: Tensor, reduction: str, stride: int, size: int, shard: bool) -> Tensor:
+    """Gives a replica its part of a reduction, flat and filled up with zeros; with `shard`, a shard of t's shape."""
+    flat, whole = flatten(t), size * shard_size(t.shape, size)
     if whole != t.nelms:
         flat = emit("pad", flat, lower=(0,), upper=(whole - t.nelms,))
-    made = emit("reduce_scatter", flat, reduction=reduction, **properties)
+    made = emit("reduce_scatter", flat, reduction=reduction, stride=stride, size=size)
     made.meta_shape = t.shape if shard else ()
     return made
 
@@ -159,7 +164,7 @@ def _joined(op: str, ts: Sequence[Tensor]) -> Tensor:
 def all_reduce(ts: Sequence[Tensor], ipus: Sequence[int] | None = None, op: CollectiveOps = "add") -> list[Tensor]:
     """Gives each chip of a replica the reduction of all chips' tensors. Raises ValueError for other chips than tensors."""
     _checked(ts, ipus)
-    found = _joined(_reduction(op), ts)
+    found = _joined(to_collective_op(op), ts)
     return [identity(found, "all_reduce_out") for _ in ts]
 
 
@@ -177,7 +182,7 @@ def _others(ts: Sequence[Tensor], k: int, change: Callable[[Tensor], Tensor]) ->
 def all_reduce_identical_inputs(ts: Sequence[Tensor], ipus: Sequence[int] | None = None, op: CollectiveOps = "add") -> list[Tensor]:
     """Gives tensors, which are the same on each chip, as they are; the gradient of each is the sum of all gradients."""
     _checked(ts, ipus)
-    _reduction(op)
+    to_collective_op(op)
     return [identity(_others(ts, k, _nothing), "all_reduce_out") for k in range(len(ts))]
 
 
@@ -185,6 +190,6 @@ def all_reduce_identical_inputs(ts: Sequence[Tensor], ipus: Sequence[int] | None
 def all_reduce_identical_grad_inputs(ts: Sequence[Tensor], ipus: Sequence[int] | None = None, op: CollectiveOps = "add") -> list[Tensor]:
     """Gives each chip the reduction of all tensors; the gradient of each, which is the same on all chips, is its own."""
     _checked(ts, ipus)
-    if _reduction(op) != "add":
+    if to_collective_op(op) != "add":
         raise WrongValue(f"identical gradients are of sums, not of '{op}'")
     return [identity(_others(ts, k, detach), "all_reduce_out") for k in range(len(ts))]
