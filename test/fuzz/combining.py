@@ -230,6 +230,13 @@ def matmul(g: Draw) -> None:
     g.node("MatMul", [x, y], [products(x, y, k)])
 
 
+def large_product(g: Draw) -> None:
+    """A product of more than a million terms, which the native engine runs by default."""
+    m, k, n = g.rng.choice([72, 131, 200]), g.rng.choice([131, 160]), g.rng.choice([128, 131, 256])
+    x, y = g.new(F32, (*g.rng.choice([(), (2,)]), m, k), -1, 1, constant=0), g.new(F32, (k, n), -1, 1)
+    g.node("MatMul", [x, y], [products(x, y, k)])
+
+
 def gemm(g: Draw) -> None:
     m, k, n = (g.rng.choice([1, 2, 3, 5]) for _ in range(3))
     ta, tb = g.rng.randint(0, 1), g.rng.randint(0, 1)

@@ -16,7 +16,7 @@ def info(v: Value, name: str = "") -> ValueInfoProto:
 
 def body(g: Draw, inputs: list[Value], nodes: int) -> Draw:
     """A graph within another, which sees all that is outside."""
-    inner = Draw(g.rng, g.opset, f"{g.prefix}b{g.made}_", g.seen(), g.depth + 1, draw_node=g.draw_node)
+    inner = Draw(g.rng, g.opset, f"{g.prefix}b{g.made}_", g.seen(), g.depth + 1, draw_node=g.draw_node, wide=g.wide)
     g.made += 1
     inner.pool.extend(inputs)
     assert g.draw_node is not None

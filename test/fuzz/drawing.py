@@ -27,6 +27,8 @@ ANY = (*NUMBERS, BOOL)
 MANTISSA = {F32: 24, F64: 53, F16: 11, BF16: 8}
 LARGEST = {F32: 1e5, F64: 1e5, F16: 500.0, BF16: 1e5}
 ELEMENTS = 160  # the most that a tensor has
+SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 7)
+WIDE_ELEMENTS, WIDE_SIZES = 500_000, (1, 3, 8, 16, 17, 40, 72, 131, 256)  # of graphs that the default engine compiles
 
 TYPE_NAMES = {t: "tensor(" + TensorProto.DataType.Name(t).lower() + ")" for t in (*MANTISSA, *INTS, BOOL)}
 
@@ -116,7 +118,10 @@ def drawn(rng: Random, type: int, shape: Sequence[int], span: Span) -> Array:
     """Elements within a span, multiples of its step."""
     step = span.step or 2.0**-10
     first, last = int(np.ceil(span.low / step)), int(np.floor(span.high / step))
-    flat = [rng.randint(first, last) * (step if is_float(type) else 1) for _ in range(int(np.prod(shape, dtype=np.int64)))]
+    if (count := int(np.prod(shape, dtype=np.int64))) > 20_000:
+        many = np.random.default_rng(rng.getrandbits(64)).integers(first, last, count, endpoint=True)
+        return (many * (step if is_float(type) else 1)).reshape(shape).astype(helper.tensor_dtype_to_np_dtype(type))
+    flat = [rng.randint(first, last) * (step if is_float(type) else 1) for _ in range(count)]
     return np.array(flat).reshape(shape).astype(helper.tensor_dtype_to_np_dtype(type))
 
 
@@ -135,6 +140,12 @@ class Draw:
     pool: list[Value] = field(default_factory=list[Value])
     made: int = 0
     draw_node: Callable[[Draw], None] | None = None
+    wide: bool = False
+
+    @property
+    def most(self) -> int:
+        """The most elements that a value has."""
+        return WIDE_ELEMENTS if self.wide else ELEMENTS
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
@@ -149,10 +160,10 @@ class Draw:
         """A small shape of a rank within these."""
         while True:
             rank = self.rng.choice([r for r in (0, 1, 2, 2, 3, 3, 4, 4, 5) if least <= r <= most])
-            dims = [self.rng.choice([1, 1, 2, 2, 3, 3, 4, 5, 7]) for _ in range(rank)]
+            dims = [self.rng.choice(WIDE_SIZES if self.wide else SIZES) for _ in range(rank)]
             if dims and empty and self.chance(0.03):
                 dims[self.rng.randrange(rank)] = 0
-            if int(np.prod(dims, dtype=np.int64)) <= ELEMENTS:
+            if int(np.prod(dims, dtype=np.int64)) <= self.most:
                 return tuple(dims)
 
     def span(self, type: int, low: float = -4.0, high: float = 4.0) -> Span:
@@ -242,7 +253,7 @@ class Draw:
 
         def broadcasts(v: Value) -> bool:
             try:
-                return int(np.prod(np.broadcast_shapes(x.shape, v.shape), dtype=np.int64)) <= ELEMENTS
+                return int(np.prod(np.broadcast_shapes(x.shape, v.shape), dtype=np.int64)) <= self.most
             except ValueError:
                 return False
 
@@ -295,7 +306,7 @@ class Draw:
                 assert inferred.HasField("shape") and all(d.HasField("dim_value") for d in inferred.shape.dim), (node, types)
             else:
                 dims = list(shapes[i])
-            if int(np.prod(dims, dtype=np.int64)) > 2 * ELEMENTS or len(dims) > 6:
+            if int(np.prod(dims, dtype=np.int64)) > 2 * self.most or len(dims) > 6:
                 raise Unfit
             values.append(Value(name, inferred.elem_type, tuple(dims), fitted(inferred.elem_type, span)))
         self.nodes.append(node)

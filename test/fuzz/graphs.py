@@ -19,13 +19,16 @@ OPSETS = range(7, 24)
 NODES = 12
 
 
-def graph(seed: int) -> ModelProto:
+def graph(seed: int, wide: bool = False) -> ModelProto:
     """A valid model of 1 to about 12 nodes, of an opset from 7 to 23.
 
+    `wide`: of values up to 500,000 elements, and so much work that the native engine is the default.
     Its inputs say in their `doc_string` what they may hold, its property `rounded` has the values that rounding may have moved.
     """
     rng = Random(seed)
-    g = Draw(rng, rng.choice(OPSETS), draw_node=draw_node)
+    g = Draw(rng, rng.choice(OPSETS), draw_node=draw_node, wide=wide)
+    if wide:
+        combining.large_product(g)
     for _ in range(rng.choice([1, 1, 2, 3, 4, 5, 6, 8, 10, NODES])):
         draw_node(g)
     return closed(g, f"seed {seed}")

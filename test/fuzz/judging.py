@@ -122,6 +122,11 @@ def nudged(model: ModelProto, rng: np.random.Generator) -> ModelProto:
     return copy
 
 
+def judge_native(seed: int) -> Verdict:
+    """The verdict on one seed on the native engine by name; of every second the graph is wide, and native is the default too."""
+    return judged(graph(seed, wide=seed % 2 == 0), seed, "native", "host", 1)
+
+
 def judge(seed: int, configuration: tuple[str, str, int] | None = None) -> Verdict:
     """The verdict on one seed. An error that is neither ours to report nor onnxruntime's is `failed`."""
     engine, target, tiles = configuration or CONFIGURATIONS[seed % len(CONFIGURATIONS)]

@@ -38,6 +38,15 @@ def _graphs(seed: int, everywhere: bool = False) -> Outcome:
     return verdict.outcome, verdict.reason
 
 
+def _native(seed: int) -> Outcome:
+    verdict = judging.judge_native(seed)
+    return {"refused": "wrongly refused"}.get(verdict.outcome, verdict.outcome), verdict.reason
+
+
+def _native_model(seed: int) -> bytes:
+    return graph(seed, wide=seed % 2 == 0).SerializeToString()
+
+
 def _levels(seed: int) -> Outcome:
     found = levels.compared(seed)
     return found.kind, found.reason
@@ -67,6 +76,7 @@ TABLE = {
     for f in (
         Fuzzer("graphs", "random ONNX graphs against onnxruntime", _graphs, _model, ".onnx"),
         Fuzzer("graphs-everywhere", "the same on every engine and number of tiles", partial(_graphs, everywhere=True), _model, ".onnx", 0),
+        Fuzzer("graphs-native", "the same on the native engine by name, half of them with large values", _native, _native_model, ".onnx"),
         Fuzzer("levels", "every level of random graphs against the one above", _levels, _model, ".onnx"),
         Fuzzer("gradients", "gradients of random graphs against differences", gradients.judge, _model, ".onnx"),
         Fuzzer("states", "programs with states in random sequences of calls", states.judge, states.described, ".txt"),
