@@ -193,3 +193,12 @@ def test_outputs_are_taken_away_by_the_positions_that_they_had():
 def test_sizes_may_be_integers_of_numpy():
     with popxl.Ir().create_empty_graph("sizes"):
         assert popxl.graph_input(np.array([2, 3]), popxl.float32, "t").shape == (2, 3)
+
+
+def test_shards_and_sums_are_named_after_their_tensors():
+    ir = popxl.Ir(replication=2)
+    with ir.main_graph:
+        t = popxl.variable(normal(4), name="weight")
+        collective = ops.collectives
+        made = [collective.replica_sharded_slice(t), collective.replicated_reduce_scatter(t), collective.replicated_all_reduce(t)]
+    assert [m.name for m in made] == ["weight_sliced", "weight_reduce_scattered", "weight_all_reduce"]

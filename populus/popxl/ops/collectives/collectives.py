@@ -39,7 +39,8 @@ def to_collective_op(op: str) -> str:
 @recorded("ReplicatedAllReduce")
 def replicated_all_reduce(t: Tensor, op: CollectiveOps = "add", group: ReplicaGrouping | None = None) -> Tensor:
     """Computes the reduction of t over a group of replicas, in the order of their numbers. Raises ValueError for another `op`."""
-    return emit("all_reduce", t, reduction=to_collective_op(op), **_group(group))
+    found = emit("all_reduce", t, reduction=to_collective_op(op), **_group(group))
+    return get_current_graph().tensor(found.ssa, f"{t.name}_all_reduce")
 
 
 replicated_all_reduce_ = in_place("ReplicatedAllReduceInplace", replicated_all_reduce)
@@ -111,7 +112,9 @@ def scattered(t: Tensor, reduction: str, stride: int, size: int, shard: bool) ->
     flat, whole = flatten(t), size * shard_size(t.shape, size)
     if whole != t.nelms:
         flat = emit("pad", flat, lower=(0,), upper=(whole - t.nelms,))
-    made = emit("reduce_scatter", flat, reduction=reduction, stride=stride, size=size)
+    part = emit("reduce_scatter", flat, reduction=reduction, stride=stride, size=size)
+    # Named after t, as in PopXL: programs put tensors in the order of their names.
+    made = get_current_graph().tensor(part.ssa, f"{t.name}_{'sliced' if reduction == 'local' else 'reduce_scattered'}")
     made.meta_shape = t.shape if shard else ()
     return made
 
