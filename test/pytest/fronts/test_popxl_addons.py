@@ -201,4 +201,4 @@ def test_shards_and_sums_are_named_after_their_tensors():
         t = popxl.variable(normal(4), name="weight")
         collective = ops.collectives
         made = [collective.replica_sharded_slice(t), collective.replicated_reduce_scatter(t), collective.replicated_all_reduce(t)]
-    assert [m.name for m in made] == ["weight_sliced", "weight_reduce_scattered", "weight_all_reduce"]
+    assert [m.name for m in made] == ["weight_sharded_slice", "weight_reduce_scattered", "weight_all_reduce"]

@@ -114,7 +114,7 @@ def scattered(t: Tensor, reduction: str, stride: int, size: int, shard: bool) ->
         flat = emit("pad", flat, lower=(0,), upper=(whole - t.nelms,))
     part = emit("reduce_scatter", flat, reduction=reduction, stride=stride, size=size)
     # Named after t, as in PopXL: programs put tensors in the order of their names.
-    made = get_current_graph().tensor(part.ssa, f"{t.name}_{'sliced' if reduction == 'local' else 'reduce_scattered'}")
+    made = get_current_graph().tensor(part.ssa, f"{t.name}_{'sharded_slice' if reduction == 'local' else 'reduce_scattered'}")
     made.meta_shape = t.shape if shard else ()
     return made
 
