@@ -1,6 +1,6 @@
-"""The nine nets that the onnx package ships, by name: models that are there without a download.
+"""Nets by name, which are there without a download: nine of the onnx package, and one of ours that is trained, `digits`.
 
-Their weights are constants, so their outputs are of no use; their graphs are those of the trained nets.
+The weights of the nine are constants, so their outputs are of no use; their graphs are those of the trained nets.
 """
 
 from __future__ import annotations
@@ -12,14 +12,19 @@ from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.errors import checked
 
 NETS = ("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet", "vgg19", "zfnet512")
+TRAINED = "digits"
+"""A net that `populus train` has trained on scikit-learn's images of handwritten digits; examples/digits/small.py made it."""
+KNOWN = (TRAINED, *NETS)
 
 
 def net(name: str) -> Path:
     """Finds the model of a net: `net("squeezenet")`. Raises PopulusError for another name, and if the package lacks its test data."""
+    if checked(name, str, "name", "the name of a net, a text", PopulusError) not in KNOWN:
+        raise PopulusError(f"no net '{name}'{did_you_mean(name, KNOWN)}")
+    if name == TRAINED:
+        return Path(__file__).parent / "digits" / "digits.onnx"
     import onnx
 
-    if checked(name, str, "name", "the name of a net, a text", PopulusError) not in NETS:
-        raise PopulusError(f"no net '{name}'{did_you_mean(name, NETS)}")
     path = Path(onnx.__file__).parent / "backend/test/data/light" / f"light_{name}.onnx"
     if not path.is_file():
         raise PopulusError(f"the installed onnx package has no {path.name}; its wheel has")
@@ -33,8 +38,8 @@ def model_path(text: str) -> str:
     """
     if Path(text).suffix or "/" in text or "\0" in text or Path(text).exists():
         return text
-    if text in NETS:
+    if text in KNOWN:
         return str(net(text))
-    if near := get_close_matches(text, NETS, 1):
-        raise PopulusError(f"{text}: no such file, and no net of the onnx package; did you mean '{near[0]}'?")
+    if near := get_close_matches(text, KNOWN, 1):
+        raise PopulusError(f"{text}: no such file, and no net that is here; did you mean '{near[0]}'?")
     return text

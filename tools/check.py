@@ -31,7 +31,7 @@ COLOURS = {"tile": "green", "host": "yellow", "missing": "red"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus check`."""
     add = parser.add_argument
-    add_model(parser, "a .onnx model, or a net of the onnx package by name")
+    add_model(parser, "a .onnx model, or a net by name")
     add_json(parser)
     add("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range (tried)")
     add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")

@@ -22,7 +22,7 @@ from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, c
 from populus.dialects.support.errors import printable
 from populus.dialects.support.users_line import is_ours
 from populus.lowering.driver.files import parse_message
-from populus.nets import NETS, model_path, net
+from populus.nets import KNOWN, model_path, net
 
 
 class UsageError(PopulusError):
@@ -85,9 +85,9 @@ def amount(text: str) -> float:
 
 
 def add_model(parser: argparse.ArgumentParser, help: str) -> None:
-    """Adds the argument MODEL; `--example NAME` is another spelling of it, for nets of the onnx package."""
+    """Adds the argument MODEL; `--example NAME` is another spelling of it, for nets by name."""
     parser.add_argument("model", nargs="?", action=_Model, metavar="MODEL", help=help)
-    parser.add_argument("--example", choices=NETS, metavar="NAME", help=f"a net of the onnx package as the MODEL: {', '.join(NETS)}")
+    parser.add_argument("--example", choices=KNOWN, metavar="NAME", help=f"a net by name as the MODEL: {', '.join(KNOWN)}")
     checks = parser.get_default("checks") or ()
     parser.set_defaults(checks=(*checks, _require_model))
 

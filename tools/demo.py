@@ -1,4 +1,4 @@
-"""walk a ResNet-50 from ONNX down to a program for tiles, level by level, and run it."""
+"""recognise a handwritten digit by a program for tiles; or walk a larger net down, level by level, and run it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from populus.runtime.differences import RTOL
 from populus.signature import Signature
 from populus.tools.arrays import ATOL, Agreement, compare, read_arrays
 from populus.tools.command import whole
+from populus.tools.digit import digit
 from populus.tools.output import Terminal, shown
 from populus.tools.progress import stages, working
 
@@ -39,13 +40,16 @@ WIDTH = 79
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus demo`."""
-    parser.add_argument("--model", default="light_resnet50", metavar="NAME", help="a light model of the onnx package (light_resnet50)")
+    parser.add_argument("--digit", type=int, choices=range(10), metavar="0..9", default=3, help="which image of a digit to recognise (3)")
+    parser.add_argument("--model", metavar="NAME", help="walk a light model of the onnx package down instead: light_resnet50")
     parser.add_argument("--target", default="gc200", metavar="T", help="the machine (gc200)")
-    parser.add_argument("--tiles", type=whole(1), default=None, metavar="N", help="number of tiles to use (all)")
+    parser.add_argument("--tiles", type=whole(1), default=None, metavar="N", help="number of tiles to use (16 for a digit, else all)")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
+    if args.model is None:
+        return digit(Terminal(width=WIDTH, highlight=False), args.digit, args.target, 16 if args.tiles is None else args.tiles)
     import onnx.backend.test
 
     from populus.lowering.onnx.importer import import_onnx

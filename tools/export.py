@@ -20,7 +20,7 @@ LEFT_OUT = ("popart-outline", "popart-inplace")  # ONNX has neither the function
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus export`."""
     add = parser.add_argument
-    add_model(parser, "a .onnx model, a .mlir module at the level onnx or popart, or a net of the onnx package by name")
+    add_model(parser, "a .onnx model, a .mlir module at the level onnx or popart, or a net by name")
     add("-o", "--output", required=True, metavar="FILE.onnx", help="write the model here")
     add("--level", default="popart", choices=LEVELS, help="the level to export: popart, after its rewrites (default), or onnx")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")

@@ -18,7 +18,7 @@ def app_of(args: Sequence[str]) -> Any:
     """Makes the application: a file's module, and the passes of the pipeline. Raises PopulusError, also without textual."""
     parser = ArgumentParser(prog="populus-gui", description=__doc__)
     add = parser.add_argument
-    add("input_file", nargs="?", metavar="FILE", help="a .mlir or .onnx file, or a net of the onnx package; an example without one")
+    add("input_file", nargs="?", metavar="FILE", help="a .mlir or .onnx file, or a net by name; an example without one")
     add("-p", "--passes", metavar="PIPELINE", help="passes to begin with: ours and xDSL's")
     add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension of an ONNX model")
     add("--debug", action="store_true", help="show a traceback when something fails")

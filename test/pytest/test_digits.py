@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
+import populus
 from populus.epochs import train
 
 FOLDER = Path(__file__).parents[2] / "examples/digits"
@@ -35,6 +36,17 @@ def test_the_losses_of_100_steps_are_those_of_torch(optimizer):
     data, _ = digits()
     found = train(MODEL, data, optimizer=optimizer, batch=32, epochs=3, lr=1e-3 if optimizer == "rmsprop" else None).losses[:100]
     np.testing.assert_allclose(found, [float(row[f"{optimizer} f32"]) for row in LOSSES], atol=1e-5)
+
+
+def test_the_net_of_the_package_recognises_98_percent_of_images_that_it_never_saw():
+    _, test = digits()
+    program = populus.compile(populus.net("digits"))
+    shares = np.concatenate([program.run({"image": image[None]})["shares"] for image in test["x"]])
+    assert (shares.argmax(1) == test["labels"]).mean() >= 0.98
+    kept = np.load(populus.net("digits").with_name("images.npz"))
+    images = (test["x"][:, 0] * 16).astype(np.uint8)
+    assert kept["labels"].tolist() == list(range(10))
+    assert all(any(np.array_equal(image, known) for known in images[test["labels"] == i]) for i, image in enumerate(kept["images"]))
 
 
 def test_the_example_net_is_a_valid_model():

@@ -52,7 +52,7 @@ def test_nets_of_the_onnx_package_are_models_by_name(populus, populus_opt):
     assert net("squeezenet").name == "light_squeezenet.onnx"
     got = populus("check", "squeeznet")
     assert (got.status, got.err) == (
-        1, "populus: squeeznet: no such file, and no net of the onnx package; did you mean 'squeezenet'?\n"
+        1, "populus: squeeznet: no such file, and no net that is here; did you mean 'squeezenet'?\n"
     )  # fmt: skip
     got = populus("run", "squeezenet", "--example", "squeezenet")
     assert (got.status, got.err) == (2, "populus: MODEL and --example are both given; state one of them\n")

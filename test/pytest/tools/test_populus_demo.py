@@ -5,12 +5,42 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
 
+from populus.nets import net
 from populus.runtime.engine.native.run import program as native_program
-from populus.tools import demo
+from populus.tools import demo, digit
 from populus.tools.arrays import compare
 
 DEFINITIONS = "NumPy's definitions, with random weights"
+
+
+@pytest.mark.parametrize("digit", range(10))
+def test_an_image_of_each_digit_is_recognised_and_drawn(populus, digit):
+    got = populus("demo", "--digit", digit)
+    assert (got.status, got.err) == (0, "")
+    lines = got.out.splitlines()
+    drawn = [line[4:20] for line in lines[2:10]]
+    assert re.search(rf"    {digit} \((8|9)\d%\)|    {digit} \(100%\)", lines[2])
+    assert {*"".join(drawn)} <= set(" ░▒▓█") and sum(mark != " " for row in drawn for mark in row) > 30
+    shares = [float(m[1]) for line in lines[4:10] if (m := re.search(r" (\d+)%$", line))]
+    assert 98 <= sum(shares) <= 102
+    for level, op in (("onnx", "onnx.Gemm_13("), ("popart", "popart.gemm "), ("popops", "poplin.matmul "), ("poplar", "poplar.execute ")):
+        assert any(line.startswith(f"  {level} ") and op in line for line in lines), level
+
+
+def test_a_net_that_is_wrong_about_its_image_ends_the_demo_with_1(populus, tmp_path, monkeypatch):
+    model = onnx.load(net("digits"))
+    (weights,) = (w for w in model.graph.initializer if w.name == "b3")
+    weights.CopyFrom(numpy_helper.from_array(np.array([99, *[0] * 9], np.float32), "b3"))
+    onnx.save(model, tmp_path / "digits.onnx")
+    (tmp_path / "images.npz").write_bytes(net("digits").with_name("images.npz").read_bytes())
+    monkeypatch.setattr(digit, "net", lambda name: tmp_path / f"{name}.onnx")
+    got = populus("demo")
+    assert got.status == 1
+    assert "0 (100%)" in got.out
 
 
 def test_the_demo_goes_through_every_level_and_agrees_twice(populus, monkeypatch):
