@@ -1,7 +1,8 @@
-# demo: a ResNet-50 walked down to a tile program and run.  test: everything CI checks.  lint, lit, pytest, portability: parts of it.
+# demo: a digit that a net recognises, by the package alone in .venv.  test: everything CI checks.  lint, lit, pytest, portability: parts of it.
 # pytest: in an order drawn anew each time, by a seed that is printed; SEED=N repeats one.
 # portability: the tests of numbers as five other machines would run them; with FULL=1, under every setting that is known;
 #   with CPU=cascadelake (or alderlake, x86-64-v3, x86-64-v4), all tests as that one.
+# first-screen: what the README's first screen says, in a clone of this commit in which nothing was made.
 # wheel: dist/ has the wheel and the source distribution.  packages: both installed from dist/ into an empty environment, and tried there.
 # blocks: every code block of every page and every notebook, by an installed wheel; with EXTRAS=mpi,examples,images,torch those of PyTorch too.
 # bench: times.  levels: every level of the nets of the onnx wheel and of torch's exports against the one above; MODELS=vgg19 of some.
@@ -19,10 +20,11 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
+PACKAGE := .venv/.package
 
-.PHONY: demo docs test lint lit pytest portability bench wheel packages blocks levels fuzz triples check-ops validate mutants soak screens
+.PHONY: demo docs first-screen test lint lit pytest portability bench wheel packages blocks levels fuzz triples check-ops validate mutants soak screens
 
-demo: $(READY)
+demo: $(PACKAGE)
 	@$(BIN)/populus demo
 
 test: lint lit pytest portability
@@ -53,15 +55,16 @@ bench: $(READY)
 	@$(BIN)/python -m benchmarks.start
 	@$(BIN)/python -m benchmarks.built
 
-wheel: $(READY)
-	@rm -f dist/populus_tiles-*
-	@$(BIN)/python -c "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')" > /dev/null
+wheel:
+	@rm -rf dist/populus_tiles-* build/lib build/wheel-venv && $(PYTHON) -m venv build/wheel-venv
+	@build/wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check "$$(grep ^setuptools== requirements.txt)"
+	@build/wheel-venv/bin/python -c "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')" > /dev/null
 	@ls dist
 
 EXTRAS ?= mpi,examples,images
 NEW = build/packages-venv/bin
 
-packages: wheel
+packages: wheel first-screen
 	@rm -rf build/packages-venv && $(PYTHON) -m venv build/packages-venv
 	@$(NEW)/pip install --quiet --disable-pip-version-check dist/populus_tiles-*.whl
 	@cd build/packages-venv && bin/pip check && bin/populus --version && bin/populus run --example squeezenet
@@ -69,6 +72,10 @@ packages: wheel
 	@$(NEW)/pip install --quiet --disable-pip-version-check dist/populus_tiles-*.tar.gz
 	@cd build/packages-venv && bin/populus --version && bin/populus-opt squeezenet --pipeline inference --target llvm > codelets.ll
 	@test -s build/packages-venv/codelets.ll
+
+first-screen:
+	@rm -rf build/first-screen && git clone --quiet . build/first-screen
+	@PYTHONPATH=test $(PYTHON) test/helpers/first_screen.py build/first-screen
 
 blocks: packages
 	@$(NEW)/pip install --quiet --disable-pip-version-check "$$(ls $(CURDIR)/dist/populus_tiles-*.whl)[$(EXTRAS)]"
@@ -114,11 +121,20 @@ screens: $(READY)
 soak: $(READY)
 	@$(BIN)/python -m benchmarks.long_lives
 
+NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "populus needs Python 3.11 or newer; make PYTHON=python3.11 chooses one")'
+
+$(PACKAGE): requirements.txt pyproject.toml
+	@$(NEW_ENOUGH)
+	@echo "== .venv gets populus and what it needs, 400 MB; that takes about a minute"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --disable-pip-version-check --constraint requirements.txt --editable . | sed -u -n 's/^Collecting/  &/p'
+	@touch $@
+
 $(READY): requirements.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "populus needs Python 3.11 or newer; make PYTHON=python3.11 chooses one")'
-	@echo "== .venv from requirements.txt"
+	@$(NEW_ENOUGH)
+	@echo "== .venv gets all of requirements.txt, 1.2 GB; that takes some minutes"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
 	@$(BIN)/python -m pip uninstall --quiet --disable-pip-version-check --yes populus 2> /dev/null # another project's, which would shadow ours
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@touch $@
+	@touch $(PACKAGE) $@

@@ -105,8 +105,7 @@ def world() -> World:
         from mpi4py import MPI  # pyright: ignore[reportMissingImports, reportUnknownVariableType], optional
     except ImportError as error:
         raise PopulusError(
-            f"mpiexec started {size} ranks, and mpi4py cannot be loaded ({' '.join(str(error).split())}); "
-            "pip install 'populus-tiles[mpi]'"
+            f"mpiexec started {size} ranks, and mpi4py cannot be loaded ({' '.join(str(error).split())}); pip install mpi4py mpich"
         ) from None
     mpi: Any = MPI  # pyright: ignore[reportUnknownVariableType]
     comm = mpi.COMM_WORLD.Dup()

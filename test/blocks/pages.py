@@ -14,7 +14,7 @@ DRAWING = "a drawing"
 
 PAGES: dict[str, Page] = {
     "README.md": Page(
-        not_run={"pip install dist": INDEX, "make ": CLONE, " model.onnx\n": DRAWING},
+        not_run={"python3 -m venv": CLONE, "make ": CLONE, " model.onnx\n": DRAWING, "An image of": CLONE},
         long=("populus check-op twice.py", "populus run squeezenet --target gc200 --check-levels", "populus profile resnet50"),
     ),
     "dialects/README.md": Page(not_run={"  onnx ": DRAWING}),

@@ -65,9 +65,23 @@ def test_a_table_of_passes_names_every_pass_once_and_in_the_order_of_the_way_dow
     assert re.findall(r"`([a-z-]+)`", "\n".join(row.split(" | ")[0] for row in table.splitlines())) == list(PASSES)
 
 
-def test_the_first_page_lists_every_page_of_docs():
-    there = {f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")}
-    assert there <= set(links(text_of(Path("README.md"))))
+def test_the_index_of_docs_lists_every_page_and_every_room():
+    there = {p.name for p in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    rooms = {f"../{p.parent.name}/README.md" for p in ROOT.glob("[a-z]*/README.md")} - {"../docs/README.md"}
+    assert there | rooms <= set(links(text_of(Path("docs/README.md"))))
+
+
+def test_the_first_page_leads_to_the_index_by_one_of_four_links():
+    (row,) = (line for line in text_of(Path("README.md")).splitlines() if line.startswith("[Tutorial]"))
+    assert (len(links(row)), links(row)[-1]) == (4, "docs/README.md")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_a_block_of_commands_can_be_pasted_into_any_shell(page):
+    """An interactive zsh takes no comments, and runs what stands in backquotes in them."""
+    for block in re.findall(r"^```sh\n(.*?)^```", text_of(Path(page)), re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            assert "`" not in line and not re.search(r"(^|\s)#", line), line
 
 
 def test_the_page_of_the_op_interface_names_files_and_passes_that_exist():
