@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from populus.runtime.built.library import BuiltProgram, load_program
     from populus.training import TrainingSession
 
+    __version__: str
+
 __all__ = [
     "Builder",
     "BuiltProgram",
@@ -81,4 +83,10 @@ def __getattr__(name: str) -> object:
     if name in _HOMES:
         module, _, member = _HOMES[name].partition(":")
         return getattr(import_module(f"populus.{module}"), member)
+    if name == "__version__":
+        metadata = import_module("importlib.metadata")
+        try:
+            return metadata.version("populus-tiles")
+        except metadata.PackageNotFoundError:  # a clone that is imported and not installed
+            return "unknown"
     raise AttributeError(f"module 'populus' has no attribute '{name}'")

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
@@ -27,7 +28,12 @@ NOTHING_TO_RUN = (
     "dialects/README.md",
     "test/README.md",
 )
-SOURCES = ("pyproject.toml", "README.md", "LICENSE", "populus_tiles.py", "populus", "dialects", "lowering", "runtime", "tools")
+PARTS = ("populus", "dialects", "lowering", "runtime", "tools")
+BESIDE = ("test", "docs", "examples", "benchmarks")  # of the source distribution, and not of the wheel
+SOURCES = (
+    *("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", "requirements.txt", "populus_tiles.py"),
+    *(*PARTS, *BESIDE),
+)
 BUILD = "from setuptools import build_meta as b; b.build_{}(r'{}')"
 
 
@@ -53,6 +59,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(source) as archive:
         archive.extractall(top / "unpacked", filter="data")
     (folder,) = (top / "unpacked").iterdir()
+    beside = {p.relative_to(ROOT) for part in BESIDE for p in walked(ROOT / part) if "Output" not in p.parts and p.suffix != ".pyc"}
+    assert not (missing := sorted(p for p in beside if not (folder / p).is_file())), missing
+    assert (folder / "CHANGELOG.md").is_file()
     return built(folder, "wheel", top / "wheel")
 
 
@@ -82,12 +91,12 @@ def test_the_wheel_has_every_file_that_the_repository_has(wheel: Path):
         head = HeaderParser().parsestr(archive.read(metadata).decode())
     ours = (p.relative_to(ROOT / "populus") for p in walked(ROOT / "populus") if p.suffix in KINDS)
     assert {f"populus/{path.as_posix()}" for path in ours} <= there
-    assert not [name for name in there if name.startswith(("test", "benchmarks", "docs"))]
+    assert not [name for name in there if name.startswith(BESIDE)]
     assert head["Name"] == "populus-tiles"
     assert "Topic :: Software Development :: Compilers" in head.get_all("Classifier", [])
 
 
-KINDS = (".py", ".pyi", ".js", ".css", ".json", ".txt", ".typed", ".c", ".h", ".mk")
+KINDS = (".py", ".pyi", ".js", ".css", ".json", ".txt", ".typed", ".c", ".h", ".mk", ".onnx", ".npz")
 
 
 def walked(folder: Path) -> list[Path]:
@@ -112,6 +121,11 @@ def test_a_notebook_runs_from_its_first_cell_to_its_last(installed: Path, tmp_pa
     printed = run(installed, tmp_path, str(ROOT / "docs/site/notebooks.py"), str(path))
     assert printed.count("```python\n") > 2
     assert "```text\n" in printed
+
+
+def test_the_package_knows_its_version(installed: Path, tmp_path: Path):
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert run(installed, tmp_path, "-c", "import populus; print(populus.__version__)").strip() == version
 
 
 def test_the_first_page_is_run_from_the_wheel(installed: Path, tmp_path: Path):
