@@ -85,7 +85,7 @@ def test_results_are_written_as_json(args, keys, populus, tmp_path):
         assert found["outputs"][0] == {"name": "y", "dtype": "float32", "shape": [2], "min": None, "mean": None, "max": None}
         assert found["comparisons"][0]["absolute"] == 0.5
         assert found["failed"] == [found["comparisons"][0]["problem"]]
-        assert [c["first"] for c in found["levels"]] == [None] * 3
+        assert [c["first"] for c in found["levels"]] == [None] * 4
     said = populus(*given, "--json", tmp_path / "r.json")
     assert json.loads((tmp_path / "r.json").read_text()) is not None
     assert f"wrote {tmp_path / 'r.json'}" in said.out
