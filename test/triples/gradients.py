@@ -51,8 +51,12 @@ def judge_gradients(cases: Sequence[Case], leaks: bool = False) -> list[Verdict]
             told.append(Verdict(case, "too large", "one in eight is judged"))
             continue
         built = build(case, f"k{i}_")
-        if leaks and (VALUES[case.values].planted is not None or producer.half or MASKED & {case.producer, case.consumer}):
-            told.append(Verdict(case, "no leak", "something is planted in its inputs, or a row multiplies by zeros"))
+        values = VALUES[case.values]
+        zeros = values.grid or values.planted is not None or producer.half or MASKED & {case.producer, case.consumer}
+        if leaks and zeros:
+            told.append(
+                Verdict(case, "no leak", "weights of the grid have zeros, a row multiplies by zeros, or something is planted in the inputs")
+            )
         elif producer.gradient and consumer.gradient and all(built.chain.types[n].kind == "f" for n in built.chain.outputs):
             chains.append((built, {}))
         else:
