@@ -315,7 +315,7 @@ def networks() -> list[Row]:
     """Predicts whole networks, in halves that are summed as halves. Takes minutes."""
     import populus
     from benchmarks.models import LIGHT, half, randomised, transformer
-    from populus.training import TrainingSession
+    from populus.training.session import TrainingSession
 
     def cycles(model: Any, loss: str, items: int, **more: Any) -> float:
         session = TrainingSession(model, loss=loss, optimizer="sgd", target="bow", partials="f16", **more)

@@ -20,9 +20,9 @@ from onnx import ModelProto, helper
 import populus
 from benchmarks.models import randomised
 from benchmarks.spread import check_spread
+from populus.compare.engines import compare_engines
+from populus.compare.levels import compare_levels
 from populus.dialects.support.diagnostics import PopulusError
-from populus.engines import compare_engines
-from populus.levels import compare_levels
 
 NETS = Path(onnx.__file__).parent / "backend/test/data/light"
 EXPORTED = Path(__file__).parents[1] / "test/data/torch_models"

@@ -28,7 +28,7 @@ from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.importer import import_onnx
 from populus.lowering.poplar.plan.contraction import shape_of_contraction
 from populus.runtime.profile import Profile
-from populus.training import TrainingSession
+from populus.training.session import TrainingSession
 
 TARGET, PIPELINES = "bow", ("inference-plain", "inference")
 ROUNDS = 5

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from benchmarks.models import half, transformer
 from populus.dialects.poplar.target import PRESETS
 from populus.runtime.gcl import cost
-from populus.training import TrainingSession
+from populus.training.session import TrainingSession
 
 PUBLISHED = 16_391  # sequences a second on 16 Bow, PopART, SDK 3.1; Graphcore's table of results
 BATCH = 8  # sequences of a step on one chip

@@ -20,8 +20,8 @@ import numpy as np
 import onnx
 
 from benchmarks.replica_scaling import MPIEXEC, mlp
-from populus import checkpoint
 from populus.dialects.support.diagnostics import PopulusError
+from populus.training import checkpoint
 
 
 def command(folder: Path, name: str, ranks: int, epochs: int, *more: str) -> list[str]:

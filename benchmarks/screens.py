@@ -16,10 +16,10 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.models import mixed, transformer
-from populus.api import compile
-from populus.nets import net
+from populus.program.compile import compile
 from populus.tools.report.page import html
 from populus.tools.report.record import record
+from populus.write.nets import net
 
 WIDTHS = (1400, 400)
 NODES = 3_000

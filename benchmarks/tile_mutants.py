@@ -38,7 +38,7 @@ from benchmarks.tile_machine import TileMachine
 from populus.dialects.poplar import StorageOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.session import Session, graph_of
-from populus.training import TrainingSession
+from populus.training.session import TrainingSession
 
 Array: TypeAlias = NDArray[Any]
 Results: TypeAlias = "dict[str, Array] | str"

@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 
 from benchmarks.models import conv_net, mlp, transformer
-from populus.training import TrainingSession
+from populus.training.session import TrainingSession
 
 Step = Callable[[], object]
 HEAD = "| training step | ours ms | torch ms | **ratio** |\n|---|---|---|---|"

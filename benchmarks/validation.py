@@ -16,8 +16,8 @@ import populus
 from benchmarks.judging import judged
 from benchmarks.models import LIGHT, NETS, conv_net, mlp, randomised, transformer
 from benchmarks.spread import check_spread
-from populus.training import TrainingSession
-from populus.validation import ENGINE, validating
+from populus.compare.validation import ENGINE, validating
+from populus.training.session import TrainingSession
 
 
 def net(name: str) -> Callable[[], None]:

@@ -5,10 +5,10 @@ from typing import ClassVar
 from xdsl.dialects.builtin import f16, f32, f64
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
-from populus.builder import function_of
 from populus.dialects.expr import Expr, select
 from populus.dialects.popart.base import UnaryOp
 from populus.dialects.support.constraints import number, tensors
+from populus.write.builder import function_of
 
 
 @irdl_op_definition

@@ -9,13 +9,13 @@ from xdsl.dialects.builtin import TensorType, f16, f32, f64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
-from populus.builder import function_of
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import Examples, PopartOp
 from populus.dialects.poplar.tile_code import Vector, codelet
 from populus.dialects.support.constraints import tensors
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
+from populus.write.builder import function_of
 
 
 @codelet(axes={"x": "row column", "y": "row"})

@@ -13,19 +13,19 @@ from populus import moved
 from populus.dialects.support import guard
 
 if TYPE_CHECKING:
-    from populus.api import compile
-    from populus.builder import Builder, function_of
-    from populus.building import build
-    from populus.derivatives import Vjp, vjp
     from populus.dialects.support.diagnostics import PopulusError
     from populus.dialects.support.errors import ProgramError
-    from populus.epochs import train
     from populus.lowering.driver.content_hash import content_hash
     from populus.lowering.driver.extensions import add_extension, load
-    from populus.nets import net
-    from populus.program import Program
+    from populus.program.building import build
+    from populus.program.compile import compile
+    from populus.program.program import Program
     from populus.runtime.built.library import BuiltProgram, load_program
-    from populus.training import TrainingSession
+    from populus.training.derivatives import Vjp, vjp
+    from populus.training.epochs import train
+    from populus.training.session import TrainingSession
+    from populus.write.builder import Builder, function_of
+    from populus.write.nets import net
 
     __version__: str
 
@@ -50,23 +50,23 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Builder": "builder:Builder",
+    "Builder": "write.builder:Builder",
     "PopulusError": "dialects.support.diagnostics:PopulusError",
     "BuiltProgram": "runtime.built.library:BuiltProgram",
-    "Program": "program:Program",
+    "Program": "program.program:Program",
     "ProgramError": "dialects.support.errors:ProgramError",
-    "TrainingSession": "training:TrainingSession",
-    "Vjp": "derivatives:Vjp",
+    "TrainingSession": "training.session:TrainingSession",
+    "Vjp": "training.derivatives:Vjp",
     "add_extension": "lowering.driver.extensions:add_extension",
-    "build": "building:build",
-    "compile": "front:compile",
+    "build": "program.building:build",
+    "compile": "program.front:compile",
     "content_hash": "lowering.driver.content_hash:content_hash",
-    "function_of": "builder:function_of",
+    "function_of": "write.builder:function_of",
     "load": "lowering.driver.extensions:load",
     "load_program": "runtime.built.library:load_program",
-    "net": "nets:net",
-    "train": "epochs:train",
-    "vjp": "derivatives:vjp",
+    "net": "write.nets:net",
+    "train": "training.epochs:train",
+    "vjp": "training.derivatives:vjp",
 }
 
 guard.install()

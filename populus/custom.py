@@ -17,7 +17,6 @@ from typing import ClassVar
 from xdsl.dialects.builtin import TensorType, bf16, f16, f32, f64, i1, i8, i32, i64
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, result_def, var_operand_def, var_result_def
 
-from populus.builder import function_of
 from populus.dialects.expr import (
     Arg,
     Expr,
@@ -49,6 +48,7 @@ from populus.dialects.poplar.tile_code import BoolVector, IntVector, Vector, boo
 from populus.dialects.support.constraints import choice, elements, flag, number, numbers, tensors, text, texts, whole, wholes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor, ui8, ui32
+from populus.write.builder import function_of
 
 __all__ = [
     "Arg",

@@ -20,13 +20,13 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, defs, helper
 from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep, Device, DeviceType, namedtupledict
 
-from populus.api import compile
 from populus.dialects.onnx.types import is_open
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.inventory import arriving
 from populus.lowering.onnx.importer import import_onnx
 from populus.lowering.onnx.shape_inputs import deciding_inputs
-from populus.program import Program
+from populus.program.compile import compile
+from populus.program.program import Program
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

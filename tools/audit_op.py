@@ -18,7 +18,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
-from populus.api import compile
 from populus.dialects.onnx.structure import CustomOp
 from populus.dialects.popart import POPART, ControlOp
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
@@ -26,7 +25,8 @@ from populus.dialects.popart.definition import Definition, definition_of
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.custom_ops import custom_ops
-from populus.options import ENGINES
+from populus.program.compile import compile
+from populus.program.options import ENGINES
 from populus.tools.op_examples import EXAMPLES, PARTS, example
 from populus.tools.op_model import OpModel, function_of
 from populus.tools.op_rows import onnx_model

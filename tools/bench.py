@@ -8,14 +8,14 @@ from time import perf_counter
 
 from rich.table import Table
 
-from populus.api import compile
-from populus.nets import model_path, net
-from populus.options import CHOICES
+from populus.program.compile import compile
+from populus.program.options import CHOICES
 from populus.tools.command import UsageError, dims_of, values_of, whole
 from populus.tools.output import Json, add_json, say_written, shown, write_json
 from populus.tools.output import console as make_console
 from populus.tools.progress import working
 from populus.tools.run import ENGINE
+from populus.write.nets import model_path, net
 
 LIGHT = ("squeezenet", "resnet50", "shufflenet")
 

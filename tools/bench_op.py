@@ -6,7 +6,6 @@ import argparse
 import json
 from pathlib import Path
 
-from populus.api import compile
 from populus.dialects.popart.definition import definition_of
 from populus.dialects.popart.kernel import kernels_of
 from populus.dialects.support.diagnostics import PopulusError
@@ -14,6 +13,7 @@ from populus.dialects.support.output_files import replacing
 from populus.dialects.table import context
 from populus.lowering.driver.extensions import Extension, read
 from populus.lowering.driver.files import decode, read_bytes
+from populus.program.compile import compile
 from populus.tools.command import whole
 from populus.tools.op_model import OpModel
 

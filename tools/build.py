@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from time import perf_counter
 
-from populus.building import build
 from populus.dialects.support.diagnostics import PopulusError
+from populus.program.building import build
 from populus.tools.command import UsageError
 from populus.tools.output import Terminal
 from populus.tools.progress import working

@@ -86,7 +86,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def _proved(args: argparse.Namespace, console: Console) -> list[ProofRow]:
     """Compiles the model and proves each pass; prints one table. Raises PopulusError for a pass that is refuted."""
-    from populus.api import compile
+    from populus.program.compile import compile
     from populus.proof.passes import proving
 
     named = {"target": args.target, "tiles": args.tiles}

@@ -24,7 +24,6 @@ from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.extensions import Extension, read
 from populus.lowering.onnx.op_schema import schemas
 from populus.lowering.popart.inplace import check_priorities
-from populus.op_page import formulas, page
 from populus.tools.command import amount
 from populus.tools.kernel_check import kernel_agrees
 from populus.tools.op_gradients import Unmet, differences, is_float, one_sided
@@ -32,6 +31,7 @@ from populus.tools.op_limits import TooLong, limit
 from populus.tools.op_model import Array, Example, OpModel, close, difference, off_by, others
 from populus.tools.op_rows import attributes, export, integers, plain_python, second_derivatives, sizes, training
 from populus.tools.output import Terminal, shown
+from populus.write.op_page import formulas, page
 
 TILES = (1, 4, 16, 1472)
 SECONDS = 120.0  # for each row

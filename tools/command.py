@@ -22,7 +22,7 @@ from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, c
 from populus.dialects.support.errors import printable
 from populus.dialects.support.users_line import is_ours
 from populus.lowering.driver.files import parse_message
-from populus.nets import KNOWN, model_path, net
+from populus.write.nets import KNOWN, model_path, net
 
 
 class UsageError(PopulusError):

@@ -22,8 +22,8 @@ from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.table import context
 from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline, Timing
+from populus.program.signature import Signature
 from populus.runtime.differences import RTOL
-from populus.signature import Signature
 from populus.tools.arrays import ATOL, Agreement, compare, read_arrays
 from populus.tools.command import whole
 from populus.tools.digit import digit

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 import populus
-from populus.nets import TRAINED, net
 from populus.tools.progress import stages
 from populus.tools.report.ir import ir_by_place
+from populus.write.nets import TRAINED, net
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

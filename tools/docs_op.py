@@ -20,7 +20,7 @@ from populus.dialects.popart.train import TRAIN
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver import extensions
 from populus.lowering.driver.files import decode, read_bytes
-from populus.op_page import page
+from populus.write.op_page import page
 
 ROOT = Path(populus.__file__).parent
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.output_files import replacing
 from populus.lowering.driver.files import in_file
 from populus.lowering.driver.pipeline import Pipeline
+from populus.program.compile import compile
 from populus.tools.command import add_model, dims_of, values_of
 from populus.tools.output import Terminal, say_written
 from populus.tools.progress import working

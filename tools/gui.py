@@ -9,9 +9,9 @@ from typing import Any
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.files import read_bytes, text_of
-from populus.nets import model_path
 from populus.tools.command import ArgumentParser, dims_of, reporting
 from populus.tools.populus_opt import PopulusOpt
+from populus.write.nets import model_path
 
 
 def app_of(args: Sequence[str]) -> Any:

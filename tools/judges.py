@@ -24,7 +24,7 @@ class _Nobody:
 def judging(kind: str | None) -> Generator[Judge, None, None]:
     """Yields a judge of each pass that runs inside: `run` compares results before and after it, `prove` proves it, None does nothing."""
     if kind == "run":
-        from populus.validation import validating
+        from populus.compare.validation import validating
 
         with validating() as judge:
             yield judge

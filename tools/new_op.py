@@ -16,7 +16,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import f16, f32, f64
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
-from populus.builder import function_of
+from populus.write.builder import function_of
 from populus.dialects.support.constraints import number, tensors
 from populus.dialects.expr import Expr
 from populus.dialects.popart.base import UnaryOp

@@ -35,8 +35,8 @@ from onnx.backend.test.runner import Runner
 from populus.dialects.poplar import CopyOp, ExecuteOp, HostCallOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.onnx_backend import Backend, Prepared
-from populus.options import ENGINES
-from populus.program import Program
+from populus.program.options import ENGINES
+from populus.program.program import Program
 from populus.tools.gradient_page import column
 from populus.tools.operators import operators
 

@@ -9,15 +9,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.utils.exceptions import VerifyException
 
-from populus.api import compile
-from populus.builder import Builder
 from populus.dialects.base.tensor_op import Plain
 from populus.dialects.popart.definition import Definition, Property
 from populus.dialects.popart.examples import Input, Operand
 from populus.dialects.support.constraints import OneOf, WholeWithin, Within
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, is_float
-from populus.program import Program
+from populus.program.compile import compile
+from populus.program.program import Program
+from populus.write.builder import Builder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 
-from populus.api import compile
-from populus.derivatives import vjp
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.popart import NoGradient
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
@@ -21,10 +19,12 @@ from populus.dialects.support.element_types import dtype_of, element_type_of, is
 from populus.lowering.driver.extensions import Extension
 from populus.lowering.onnx.op_schema import schemas
 from populus.lowering.onnx.to_popart.open_custom import links_of
+from populus.program.compile import compile
 from populus.runtime.interpreter import run_function
 from populus.runtime.views import params_of
 from populus.tools.op_gradients import Unmet, differences, second
 from populus.tools.op_model import Array, Example, OpModel, close, difference, off_by
+from populus.training.derivatives import vjp
 
 if TYPE_CHECKING:
     from onnx import ModelProto

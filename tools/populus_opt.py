@@ -24,11 +24,11 @@ from populus.lowering.driver.legality import verify_legal
 from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.phases import PHASES
 from populus.lowering.driver.pipeline import Pipeline, Timing
-from populus.nets import model_path
 from populus.tools.command import ArgumentParser, SourceError, UsageError, dims_of, reporting
 from populus.tools.formats import TARGETS, WRITERS
 from populus.tools.judges import judging
 from populus.tools.mlir_opt import Expected, check_expected, dump, expected_errors, flat_pipeline, source_line
+from populus.write.nets import model_path
 
 
 class _Kept(StringIO):

@@ -13,12 +13,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from populus.api import compile
+from populus.compare.levels import compare_levels
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.output_files import check_places, replacing
-from populus.levels import compare_levels
 from populus.lowering.driver.files import decode, read_bytes
-from populus.program import Program
+from populus.program.compile import compile
+from populus.program.program import Program
 from populus.runtime.differences import RTOL
 from populus.tools.arrays import ATOL, compare
 from populus.tools.command import line_of, whole

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from populus.program import Program
-from populus.replicas import Replicas
+from populus.program.program import Program
+from populus.program.replicas import Replicas
 from populus.tools.command import UsageError
 
 if TYPE_CHECKING:

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rich.console import Console
 from rich.table import Table
 
-from populus import api, front
-from populus.buckets import BUCKETS
+from populus.compare.engines import compare_engines
+from populus.compare.levels import Comparison, compare_levels
 from populus.dialects.poplar.target import PARTIALS
-from populus.engines import compare_engines
-from populus.levels import Comparison, compare_levels
 from populus.lowering.driver.phases import LEVELS
-from populus.open_program import OpenProgram
-from populus.options import ACCURACIES, CHOICES
-from populus.padding import UnequalSizesError
-from populus.program import Program
-from populus.ready import is_ready
+from populus.program import compile as api
+from populus.program import front
+from populus.program.buckets import BUCKETS
+from populus.program.open_program import OpenProgram
+from populus.program.options import ACCURACIES, CHOICES
+from populus.program.padding import UnequalSizesError
+from populus.program.program import Program
+from populus.program.ready import is_ready
 from populus.runtime.differences import RTOL
 from populus.runtime.ranks import world
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz

@@ -18,10 +18,10 @@ from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.output_files import replacing
 from populus.lowering.driver import extensions
-from populus.options import CHOICES
-from populus.program import Program
+from populus.program.options import CHOICES
+from populus.program.program import Program
+from populus.program.watch import Watch, watching
 from populus.tools.command import UsageError
-from populus.watch import Watch, watching
 
 if TYPE_CHECKING:
     from populus.tools.report.record_types import Record

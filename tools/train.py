@@ -10,21 +10,21 @@ from typing import Any
 
 from rich.console import Console
 
-from populus.curves import svg
 from populus.dialects.poplar.target import PARTIALS
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.output_files import check_places, replacing
-from populus.epochs import Progress, train
 from populus.lowering.popart.loss import LOSS_NAMES
 from populus.lowering.popart.optimize import OPTIMIZERS
-from populus.nets import model_path
-from populus.options import CHOICES
+from populus.program.options import CHOICES
 from populus.runtime.ranks import world
 from populus.tools.arrays import read_arrays
 from populus.tools.command import UsageError, amount, dims_of, whole
 from populus.tools.output import Terminal
 from populus.tools.run import ENGINE
-from populus.training import TrainingSession
+from populus.training.curves import svg
+from populus.training.epochs import Progress, train
+from populus.training.session import TrainingSession
+from populus.write.nets import model_path
 
 SCHEDULES: dict[str, Callable[[float], float]] = {  # factor of the learning rate, by the share of all steps done
     "constant": lambda done: 1.0,

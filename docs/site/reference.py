@@ -13,8 +13,8 @@ import populus
 from populus.dialects.popart import POPART
 from populus.dialects.popart.base import PopartOp
 from populus.lowering.driver.passes import PASSES
-from populus.op_page import page_of
 from populus.tools.main import COMMANDS
+from populus.write.op_page import page_of
 
 
 def pages() -> Mapping[str, str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from populus.popart.dataflow import PyWeightsIO
-    from populus.source import Arrays
+    from populus.program.source import Arrays
 
 
 def arrays_of(model: ModelProto) -> Arrays:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
@@ -24,8 +23,9 @@ from populus.popart.settings import Patterns, SessionOptions
 from populus.popart.tensor_info import TensorInfo
 from populus.popart.translation import Known, Translation
 from populus.popart.variables import GROUPED
-from populus.program import Program
-from populus.replicas import Replicas
+from populus.program.compile import compile
+from populus.program.program import Program
+from populus.program.replicas import Replicas
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from populus.popart.ir_session import IrSession
     from populus.popxl.internals.options import IrView
-    from populus.source import Arrays
+    from populus.program.source import Arrays
 
 # Before the first of these, the IR has all ops of a model, and none that a machine needs.
 _LATER = ("popart-select-kernels", "popart-outline", "popart-to-popops")

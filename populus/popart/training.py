@@ -20,14 +20,14 @@ from populus.popart.session import InferenceSession
 from populus.popart.settings import Patterns, SessionOptions
 from populus.popart.translation import Known, Translation, reads
 from populus.popart.updates import NEW, hyperparameters, states_of, update_model
-from populus.program import Program
+from populus.program.program import Program
 from populus.runtime.gcl import reduced
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import NodeProto
 
-    from populus.source import Arrays
+    from populus.program.source import Arrays
 
 ZERO = "zero/"  # what is added to a tensor inside, so that its gradient can be asked for
 

@@ -250,7 +250,7 @@ def _inferred(model: ModelProto) -> Iterable[tuple[Known, NDArray[Any] | None]]:
     from populus.lowering.driver import extensions
     from populus.lowering.onnx.fold_constants import OnnxFoldConstantsPass
     from populus.lowering.onnx.infer_shapes import OnnxInferShapesPass
-    from populus.source import Source
+    from populus.program.source import Source
 
     source = Source(model, {}, extensions.known())
     ctx = source.context()

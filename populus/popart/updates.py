@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import ModelProto, NodeProto
 
-    from populus.source import Arrays
+    from populus.program.source import Arrays
 
 NEW = "Updated___"
 

@@ -15,7 +15,7 @@ from populus.torch_backend.step import initial
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
-    from populus.source import Arrays
+    from populus.program.source import Arrays
 
 _TRACE = "pkg.torch.onnx.stack_trace"
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')

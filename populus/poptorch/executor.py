@@ -24,7 +24,7 @@ from populus.torch_backend.export import PREFIX, Exported, exported
 from populus.torch_backend.step import Machine, Step, initial, rows
 
 if TYPE_CHECKING:
-    from populus.source import Arrays
+    from populus.program.source import Arrays
 
 _HOOKS: dict[str, dict[int, Callable[[], None]]] = {"before": {}, "after": {}}
 _TRACING: list[object] = []

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from populus.api import compile
 from populus.popart.optimizers import Optimizer
 from populus.popart.reserved import GRADIENT, STEP
 from populus.popart.updates import NEW, hyperparameters, states_of, update_model
+from populus.program.compile import compile
 from populus.torch_backend.step import Machine
 
 if TYPE_CHECKING:
-    from populus.source import Arrays
+    from populus.program.source import Arrays
 
 
 class Update:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal
 
-from populus.builder import innermost
 from populus.popxl.errors import WrongState, WrongType, WrongValue
+from populus.write.builder import innermost
 
 if TYPE_CHECKING:
     from populus.popxl.graph import Graph

@@ -12,8 +12,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from populus.dialects.support.output_files import replacing
 
 if TYPE_CHECKING:
-    from populus.builder import Builder
     from populus.popxl.ir import Ir
+    from populus.write.builder import Builder
 
 ALL, FINAL = "ALL", "FINAL"
 

@@ -9,7 +9,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
-from populus.builder import call_site, innermost
 from populus.dialects.base.control_flow import INDEX
 from populus.dialects.base.tensor_op import Plain
 from populus.dialects.popart import IfOp, LoopOp, YieldOp
@@ -26,6 +25,7 @@ from populus.popxl.listed import Kind, Listed
 from populus.popxl.rows import row_mark, with_rows
 from populus.popxl.tensor import Constant, State, Tensor, Variable, View
 from populus.popxl.utils import held
+from populus.write.builder import call_site, innermost
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xdsl.ir import Operation
 
-from populus.builder import Builder
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popxl.dtypes import dtype
 from populus.popxl.names import Names
 from populus.popxl.tensor import Constant, Handle, Tensor, Variable
+from populus.write.builder import Builder
 
 if TYPE_CHECKING:
     from populus.popxl.internals.op import Op

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from populus.api import compile
 from populus.dialects.support.guard import Guard
 from populus.popart.devices import DeviceInfo
 from populus.popart.logger import getLogger
@@ -24,8 +23,9 @@ from populus.popxl.remote_buffer import RemoteVariable
 from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, Watch
 from populus.popxl.tensor import Constant, HostScalarTensor, State, Variable
 from populus.popxl.utils import _to_device_info, held, seen  # pyright: ignore[reportPrivateUsage]
-from populus.program import Program
-from populus.replicas import Replicas
+from populus.program.compile import compile
+from populus.program.program import Program
+from populus.program.replicas import Replicas
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

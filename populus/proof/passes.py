@@ -5,7 +5,7 @@ with proving() as proofs:
 print(proofs.rows)  # [Row("popart-fuse", "proved", "2 claims", 0.02), ...]
 
 A program of the level `popart` means what its library calls do. Between two levels there is no program; the passes from one to the other
-are one. A pass that is not decided is judged by running (`populus.validation`), unless `run` is false.
+are one. A pass that is not decided is judged by running (`populus.compare.validation`), unless `run` is false.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from populus.compare.validation import NOT_TILES, Validator
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.pipeline import WATCHING
+from populus.program.source import level_of
 from populus.proof.equivalence import compare
 from populus.proof.memory import prove_memory
 from populus.proof.programs import Results, execute
 from populus.proof.report import REFUTED, UNDECIDED, Report, Undecided
 from populus.proof.terms import Terms
 from populus.runtime.session import graph_of
-from populus.source import level_of
-from populus.validation import NOT_TILES, Validator
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import ModelProto, numpy_helper
 
-from populus.api import compile
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of
 from populus.lowering.driver.pipeline import Pipeline
@@ -17,10 +16,11 @@ from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
 from populus.lowering.popart.autodiff import PopartAutodiffPass
 from populus.lowering.popart.seed import PopartSeedPass
 from populus.lowering.popart.training_names import SEED, gradient_name
+from populus.program.compile import compile
 from populus.torch_backend.export import Exported, reached, reads
 
 if TYPE_CHECKING:
-    from populus.source import Arrays
+    from populus.program.source import Arrays
 
 # Before the first of these, the IR has all ops of a model, and none that a machine needs.
 _LATER = ("popart-select-kernels", "popart-outline", "popart-to-popops")

@@ -24,7 +24,6 @@ from safetensors.numpy import save
 import populus
 from fuzz.children import Outcome
 from fuzz.graphs import graph
-from populus import checkpoint
 from populus.dialects.data import blobs_of, load_blobs, save_blobs
 from populus.dialects.support.disk_cache import DiskCache, hash_of
 from populus.dialects.table import context
@@ -35,6 +34,7 @@ from populus.lowering.driver.program_cache import MAGIC, ProgramCache, signature
 from populus.runtime.session import Session
 from populus.tools.arrays import read_arrays
 from populus.tools.report import record
+from populus.training import checkpoint
 
 GRAPHS = 200
 INTEGERS = (0, 1, -1, 2, 7, 255, 1 << 16, (1 << 31) - 1, 1 << 31, 1 << 33, 1 << 40, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1)

@@ -30,11 +30,11 @@ from onnx import TensorProto, helper, numpy_helper, save
 
 from fuzz.children import Outcome, mapped
 from fuzz.failing_calls import ERRORS, Disk, Fault, Memory, Threads
-from populus import checkpoint
 from populus.runtime.engine.native.codegen import jit
 from populus.runtime.engine.native.run import thread_pool
 from populus.tools import main as commands
 from populus.tools import populus_opt
+from populus.training import checkpoint
 
 # -- the commands ------------------------------------------------------------------------------------------------------
 

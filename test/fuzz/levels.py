@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import populus
 from fuzz.graphs import graph, inputs
+from populus.compare.engines import compare_engines
+from populus.compare.levels import compare_levels
 from populus.dialects.support.diagnostics import PopulusError
-from populus.engines import compare_engines
-from populus.levels import compare_levels
 
 TILES = (4, 1, 16)
 """How many tiles: a seed has the number at its own."""

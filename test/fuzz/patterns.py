@@ -21,6 +21,7 @@ from xdsl.rewriter import Rewriter
 
 from fuzz.children import Outcome
 from fuzz.mutations import ELEMENTS, attribute, changed, pick, size
+from populus.compare.validation import ADVERSARIAL, validating
 from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
 from populus.dialects.table import context
@@ -28,7 +29,6 @@ from populus.lowering.driver.files import parse_text, text_of
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.popart.patterns import PATTERNS
 from populus.lowering.popart.rewriting import rewrite
-from populus.validation import ADVERSARIAL, validating
 
 FOLDER = Path(__file__).parents[1] / "filecheck" / "lowering" / "popart-fuse"
 FUSE = Pipeline.from_text("popart-fuse")

@@ -16,7 +16,7 @@ import populus
 from fuzz.children import Outcome
 from fuzz.drawing import Array
 from populus.dialects.support.diagnostics import PopulusError
-from populus.state import Stateful
+from populus.program.state import Stateful
 
 Size = int | tuple[int, int] | None
 """Of a dimension: a number, a range that the user states, or any."""

@@ -19,12 +19,12 @@ from fuzz import tile_programs
 from fuzz.children import Outcome
 from fuzz.graphs import graph
 from fuzz.mutations import ELEMENTS, attribute, changed, line, number, op, operand, replaced, shape, size, swapped, token
+from populus.compare.levels import compare_levels
 from populus.dialects.data import ConstantOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.levels import compare_levels
 from populus.lowering.driver.files import parse_text, text_of
-from populus.source import level_of
+from populus.program.source import level_of
 
 FILES = sorted((Path(__file__).parents[1] / "filecheck").rglob("*.mlir"))
 GRAPHS, LEVELS, TILES = 200, ("onnx", "popart", "popops"), (4, 1, 16)

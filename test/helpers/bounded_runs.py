@@ -14,7 +14,7 @@ from populus.dialects.signature import input_names, main_of, output_names
 from populus.dialects.signature.bounded_dimensions import PREFIX, RESULTS, equal_sizes, sizes
 from populus.lowering.onnx.importer import import_onnx
 from populus.lowering.popart.training_names import gradient_name
-from populus.program import Program, run_level
+from populus.program.program import Program, run_level
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 

@@ -7,7 +7,7 @@ import numpy as np
 from xdsl.dialects.builtin import TensorType, f16, f32, f64, i32, i64
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, result_def, var_operand_def, var_result_def
 
-from populus.builder import function_of
+from populus.write.builder import function_of
 from populus.dialects.expr import Arg, tanh
 from populus.dialects.popart import calls
 from populus.dialects.popart.array import array

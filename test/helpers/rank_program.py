@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from populus.builder import Builder
-from populus.replicas import Place, Replicas
+from populus.program.replicas import Place, Replicas
 from populus.runtime.gcl import CUT_FROM, Group, communicator
+from populus.write.builder import Builder
 
 
 def digest(arrays):

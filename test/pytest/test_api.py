@@ -16,8 +16,8 @@ from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text
 from populus.lowering.driver.pipeline import Pipeline
 from populus.moved import MOVED
-from populus.signature import Signature
-from populus.source import level_of
+from populus.program.signature import Signature
+from populus.program.source import level_of
 
 NEGATE = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %y = popops.map <neg(_1)>(%x) : (tensor<4xf32>) -> tensor<4xf32>

@@ -10,9 +10,9 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from populus import checkpoint as checkpoints
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.tensor_file import TYPES, write_tensors
+from populus.training import checkpoint as checkpoints
 
 
 def a_checkpoint() -> checkpoints.Checkpoint:

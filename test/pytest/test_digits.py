@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import populus
-from populus.epochs import train
+from populus.training.epochs import train
 
 FOLDER = Path(__file__).parents[2] / "examples/digits"
 MODEL = FOLDER / "digits.onnx"

@@ -13,14 +13,14 @@ import pytest
 import populus
 from helpers.command import Command
 from helpers.planted_mistakes import model
+from populus.compare.engines import compare_engines
+from populus.compare.levels import Comparison
+from populus.compare.validation import validating
 from populus.dialects import expr
 from populus.dialects.support.diagnostics import PopulusError
-from populus.engines import compare_engines
-from populus.levels import Comparison
 from populus.runtime.codelets.task import Task
 from populus.runtime.engine.choice import NoMachineCodeError
 from populus.runtime.engine.native.run import program as native
-from populus.validation import validating
 
 pytest.importorskip("llvmlite")
 

@@ -44,7 +44,7 @@ TABLES = {
         "engine/native/run",
     ),
     "tools": ("", "report"),
-    "populus": ("", "proof", "popart", "popxl", "poptorch", "torch_backend"),
+    "populus": ("", "program", "training", "write", "compare", "proof", "popart", "popxl", "poptorch", "torch_backend"),
     "test": ("", "helpers"),
     "test/fuzz": ("",),
     "test/triples": ("",),

@@ -9,10 +9,10 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import DictionaryAttr, FloatAttr, f32
 
 import populus
+from populus.compare.levels import Comparison, Nodes, _compared, _difference, compare_levels, trace
 from populus.dialects import expr
 from populus.dialects.popart import LeakyReluOp
 from populus.dialects.poplar.compute import FamilyOp
-from populus.levels import Comparison, Nodes, _compared, _difference, compare_levels, trace
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX
 
 import populus
 from benchmarks.models import Graph
-from populus import open_program
-from populus.buckets import BUCKETS, bucket
+from populus.compare.levels import compare_levels
 from populus.dialects import data
 from populus.dialects.data import blobs_of
 from populus.dialects.support.diagnostics import PopulusError, command_line
-from populus.levels import compare_levels
-from populus.open_program import OpenProgram
+from populus.program import open_program
+from populus.program.buckets import BUCKETS, bucket
+from populus.program.open_program import OpenProgram
 from populus.runtime.engine.native.kernels.contraction import Product
 
 INFOS = [helper.make_tensor_value_info(n, T.FLOAT, d) for n, d in (("x", ["n", "k"]), ("y", ["k", None]), ("z", ["n", "m"]))]

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 import populus
 from helpers.planted_mistakes import MISTAKES, Mistake, model, planted
-from populus.levels import compare_levels
+from populus.compare.levels import compare_levels
 from populus.lowering.popart.patterns import convolution
 
 

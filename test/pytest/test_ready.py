@@ -13,12 +13,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import populus
-from populus import ready
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, PopulusWarning
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.importer.opened import OpenedModel
-from populus.program import Program
-from populus.ready import Place, ReadyProgram
+from populus.program import ready
+from populus.program.program import Program
+from populus.program.ready import Place, ReadyProgram
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler; without, nothing is kept"

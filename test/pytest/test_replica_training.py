@@ -10,11 +10,11 @@ import pytest
 import populus
 from helpers.ranks import mpiexec, needs_mpi
 from helpers.replica_training import BATCH, data, digest, net, trained
-from populus import checkpoint
 from populus.dialects.support.diagnostics import PopulusError
-from populus.replicas import Place
-from populus.shares import Shares
-from populus.training import NotFinite
+from populus.program.replicas import Place
+from populus.program.shares import Shares
+from populus.training import checkpoint
+from populus.training.session import NotFinite
 
 PROGRAM = Path(__file__).parents[1] / "helpers/replica_training.py"
 

@@ -11,7 +11,7 @@ from helpers.ranks import mpiexec, needs_mpi
 from helpers.replica_training import data, deep, digest, net, trained
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.popart.pipeline import balanced, order
-from populus.replicas import Replicas
+from populus.program.replicas import Replicas
 
 PROGRAM = Path(__file__).parents[1] / "helpers/replica_training.py"
 
@@ -71,7 +71,7 @@ def test_a_stage_that_is_not_finite_ends_all():
     session = populus.TrainingSession(deep(), batch=4, stages=2, optimizer="sgd", hyper={"lr": 3e38}, target="host", tiles=2)
     x = data()["x"][:4]
     session.step({"x": x}, np.zeros(4, np.int32))
-    with pytest.raises(populus.training.NotFinite, match="step 2: .* is the first to give"):
+    with pytest.raises(populus.training.session.NotFinite, match="step 2: .* is the first to give"):
         session.step({"x": x}, np.zeros(4, np.int32))
 
 
@@ -137,7 +137,7 @@ func.func @main(%x: tensor<4x3xf32>, %t: tensor<i32>) -> (tensor<4x3xf32>, tenso
 
 @pytest.mark.parametrize("engine", ["numpy", "strict", "native"])
 def test_messages_are_found_by_their_tags_on_each_level(engine, tmp_path):
-    from populus.replicas import Place
+    from populus.program.replicas import Place
 
     programs = []
     for offset in (1, -1):

@@ -145,7 +145,8 @@ def test_a_state_that_is_set_while_another_thread_runs_has_the_value_after_that_
         assert asked.wait(60)
 
     for name in STATES:
-        begun.clear(), asked.clear()
+        begun.clear()
+        asked.clear()
         running = Thread(target=session.run, args=({"x": x}, observe))
         running.start()
         assert begun.wait(60)

@@ -15,18 +15,18 @@ import pytest
 import populus
 from helpers.concurrent_runs import THREADS, inputs_of, model, models, same, together
 from populus import popxl
-from populus.builder import Builder
 from populus.dialects.data import store
 from populus.dialects.onnx.schema import _make, op_class
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.guard import once
 from populus.dialects.support.output_files import replacing
 from populus.lowering.driver import extensions
-from populus.open_program import OpenProgram
 from populus.popxl import ops
-from populus.program import Program
+from populus.program.open_program import OpenProgram
+from populus.program.program import Program
 from populus.runtime.session import Session
-from populus.training import TrainingSession
+from populus.training.session import TrainingSession
+from populus.write.builder import Builder
 
 ENGINES = ("numpy", "native", "strict")
 HERE = Path(__file__).parent

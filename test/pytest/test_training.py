@@ -15,10 +15,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import populus as front
-from populus import checkpoint as checkpoints
 from populus.dialects.support.diagnostics import PopulusError
-from populus.epochs import train
-from populus.training import NotFinite, TrainingSession
+from populus.training import checkpoint as checkpoints
+from populus.training.epochs import train
+from populus.training.session import NotFinite, TrainingSession
 
 ROOT = Path(__file__).parents[2]
 

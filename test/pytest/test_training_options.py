@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from populus.dialects.support.diagnostics import PopulusError
-from populus.epochs import train
-from populus.training import NotFinite, TrainingSession
+from populus.training.epochs import train
+from populus.training.session import NotFinite, TrainingSession
 
 Array = NDArray[Any]
 KINDS = {np.float64: TensorProto.DOUBLE, np.float32: TensorProto.FLOAT, np.float16: TensorProto.FLOAT16}

@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 
 import populus
 from helpers.planted_mistakes import LOWERED, MISTAKES, Mistake, model, planted
+from populus.compare.validation import ADVERSARIAL, ENGINE, MODERATE, inputs_of, keeps_bits, validating
 from populus.dialects import popart
 from populus.dialects.data import ConstantOp
 from populus.dialects.support.diagnostics import PopulusError
@@ -25,7 +26,6 @@ from populus.lowering.driver.files import parse_text
 from populus.lowering.driver.pipeline import Pipeline, names
 from populus.lowering.popart.patterns import PATTERNS
 from populus.lowering.popart.rewriting import BlockRewriter
-from populus.validation import ADVERSARIAL, ENGINE, MODERATE, inputs_of, keeps_bits, validating
 
 FOLDER = Path(__file__).parents[1] / "filecheck" / "lowering" / "popart-fuse"
 FUSE = Pipeline.from_text("popart-fuse")

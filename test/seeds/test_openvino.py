@@ -395,13 +395,13 @@ def open_batch(kind, domain="com.acme", version=1, **attributes):
 
 @pytest.mark.parametrize("kernel", ["both", "blocked"])
 def test_V13_one_program_takes_batches_of_any_size_and_compiles_each_size_once(kernel, changed, monkeypatch):
-    lowered, compiled = populus.program.Program._lowered, []
+    lowered, compiled = populus.program.program.Program._lowered, []
 
     def counted(*args, **kwargs):
         compiled.append(args)
         return lowered(*args, **kwargs)
 
-    monkeypatch.setattr(populus.program.Program, "_lowered", counted)
+    monkeypatch.setattr(populus.program.program.Program, "_lowered", counted)
     force = [f"acme.leaky_relu:{kernel}"]
     program = populus.compile(open_batch("LeakyRelu", alpha=0.5), load=[changed(more=KERNELS)], tiles=4, force_kernels=force, exact=True)
     assert not compiled  # there is nothing to compile before a batch is there

@@ -25,9 +25,9 @@ from populus.dialects.support.element_types import dtype_of, element_type_of, sh
 from populus.dialects.table import context
 from populus.lowering.driver import extensions
 from populus.lowering.driver.pipeline import Pipeline
-from populus.op_page import formulas, page
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
+from populus.write.op_page import formulas, page
 
 CASES = {c.id: c for c in cases()}
 

@@ -18,7 +18,7 @@ from populus.dialects.support.call_places import names_in, places_of
 from populus.tools.report.record_types import Shared
 
 if TYPE_CHECKING:
-    from populus.program import Program
+    from populus.program.program import Program
 
 LONGEST = 4000  # characters of one op's text; longer texts are cut
 

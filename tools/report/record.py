@@ -31,7 +31,7 @@ from populus.tools.report.record_types import SCHEMA, VERSION, Category, Live, N
 from populus.tools.report.record_types import Memory as MemoryRecord
 
 if TYPE_CHECKING:
-    from populus.program import Program
+    from populus.program.program import Program
     from populus.runtime.profile import Profile, ProfiledStep
 
 LARGEST_FILE = 1 << 30  # largest number of bytes of a profile to read

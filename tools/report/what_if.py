@@ -11,7 +11,7 @@ from populus.dialects.poplar.target import KIB, Spec
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import size_in_bytes
 from populus.lowering.driver.pipeline import Pipeline
-from populus.program import Program
+from populus.program.program import Program
 from populus.runtime.memory import Tenant, summary, tenants
 from populus.runtime.profile import profile
 from populus.tools.report.record import graph_of

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
-from populus.builder import innermost
 from populus.popxl.graph import Graph
 from populus.popxl.internals.kinds import CLASSES
 from populus.popxl.internals.op import Op
 from populus.popxl.ops.utils import check_tensor_ipu_and_tile_set
 from populus.popxl.tensor import Tensor
+from populus.write.builder import innermost
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")

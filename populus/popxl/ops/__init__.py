@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from populus.builder import function_of
 from populus.dialects.popart.definition import built_in
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popxl.ops import collectives, var_updates
@@ -121,6 +120,7 @@ from populus.popxl.ops.shape import (
     transpose,
     transpose_,
 )
+from populus.write.builder import function_of
 
 __all__ = [
     "CallSiteInfo",

@@ -12,7 +12,7 @@ from populus.dialects.support.element_types import dtype_of, element_type_of, sh
 from populus.lowering.driver.pipeline import Pipeline
 from populus.popxl.context import get_current_graph
 from populus.popxl.tensor import Tensor
-from populus.source import Source
+from populus.program.source import Source
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

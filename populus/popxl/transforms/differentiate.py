@@ -11,7 +11,6 @@ from xdsl.dialects.builtin import SymbolRefAttr
 from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from populus.builder import Builder
 from populus.dialects.base.control_flow import read_by
 from populus.dialects.signature import return_of
 from populus.dialects.support.diagnostics import PopulusError
@@ -20,6 +19,7 @@ from populus.lowering.popart.autodiff import Seed, differentiate
 from populus.lowering.popart.autodiff.call_gradients import CallGradients, Stated
 from populus.popxl.graph import Graph
 from populus.popxl.tensor import State, Tensor
+from populus.write.builder import Builder
 
 STITCH = "recompute_all_non_inputs"
 

@@ -8,9 +8,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from xdsl.ir import Operation
 
 import populus
+from populus.compare.levels import compare_levels
 from populus.dialects.signature.valid_lengths import trimmed
 from populus.dialects.support.diagnostics import PopulusError
-from populus.levels import compare_levels
 from populus.lowering.driver.pipeline import Pipeline
 from populus.runtime.session import Session
 

@@ -298,7 +298,8 @@ def test_packed_weights_take_any_number_of_rows(shape, engine):
     product = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **settings)
     found = model([product], {"x": (T.FLOAT, shape)}, {"y": (T.FLOAT, None)}, weights)
     found.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    codes = np.stack([weights["w"] & 15, weights["w"] >> 4], -1).reshape(8, 2, 32).astype(np.float64)
+    packed = np.asarray(weights["w"], np.uint8)
+    codes = np.stack([packed & 15, packed >> 4], -1).reshape(8, 2, 32).astype(np.float64)
     table = ((codes - 8) * weights["s"].reshape(8, 2, 1)).reshape(8, 64)
     program = populus.compile(found, dims={"b": (1, 4), "n": (1, 5)} if len(shape) == 3 else {"n": (1, 5)}, engine=engine, tiles=2)
     for rows in (3, 1):

@@ -486,7 +486,7 @@ def test_the_hash_changes_with_content_and_not_with_names(change, example):
 
 
 def test_an_op_has_a_page(example):
-    from populus.op_page import page_of
+    from populus.write.op_page import page_of
 
     text = page_of(example.LeakyReluOp)
     assert text.startswith("# acme.leaky_relu\n\n`y = x where x >= 0, alpha x elsewhere`.")
@@ -497,7 +497,7 @@ def test_an_op_has_a_page(example):
 
 def test_every_built_in_op_has_a_page():
     from populus.dialects.popart import POPART, PopartOp
-    from populus.op_page import page_of
+    from populus.write.op_page import page_of
 
     for op in POPART.operations:
         if issubclass(op, PopartOp):

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 import populus
 from benchmarks.models import Graph, transformer
+from populus.compare.levels import compare_levels
 from populus.dialects.table import context
-from populus.levels import compare_levels
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.importer import import_onnx
 from populus.lowering.popart.patterns import PATTERNS

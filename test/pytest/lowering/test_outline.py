@@ -12,11 +12,11 @@ from xdsl.dialects.func import CallOp
 import populus
 from benchmarks.models import Graph, transformer
 from helpers.random_programs import Calls, inlined
+from populus.compare.levels import compare_levels
 from populus.dialects import poplar
 from populus.dialects.signature import main_of
 from populus.dialects.support.diagnostics import verify
 from populus.dialects.table import context
-from populus.levels import compare_levels
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.popart.outline import PopartOutlinePass
 from populus.lowering.popart.outline.suffix_array import apart, repeats

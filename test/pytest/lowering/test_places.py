@@ -11,11 +11,11 @@ from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 from xdsl.ir import SSAValue
 
 import populus
+from populus.compare.levels import compare_levels
 from populus.dialects import popart
 from populus.dialects.data import ConstantOp
 from populus.dialects.support.diagnostics import LocatingParser, fused, named, place
 from populus.dialects.table import context
-from populus.levels import compare_levels
 from populus.lowering.popart.rewriting import Pattern, Rewriting, rewrite
 
 

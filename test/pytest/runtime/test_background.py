@@ -14,7 +14,6 @@ import pytest
 from numpy.typing import NDArray
 
 import populus
-from populus.builder import Builder
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.engine import background, choice
 from populus.runtime.engine.background import AHEAD, Successor
@@ -22,6 +21,7 @@ from populus.runtime.engine.choice import NoMachineCodeError, runs_on_numpy
 from populus.runtime.engine.native.codegen import jit
 from populus.runtime.engine.program import LoadedProgram
 from populus.runtime.session import Session, graph_of
+from populus.write.builder import Builder
 
 Array = NDArray[Any]
 X = np.random.default_rng(0).standard_normal((4, 40)).astype(np.float32)
@@ -184,7 +184,7 @@ PROCESS = """
 import os, sys
 import numpy as np
 import populus
-from populus.builder import Builder
+from populus.write.builder import Builder
 from populus.runtime.engine import choice
 choice.COMPILING, choice.LEAST = 0, 20
 b = Builder()

@@ -7,7 +7,7 @@ import pytest
 from helpers.rank_program import collectives, meetings
 from helpers.ranks import mpiexec, needs_mpi
 from populus.dialects.support.diagnostics import PopulusError
-from populus.replicas import Place
+from populus.program.replicas import Place
 from populus.runtime import guardian, ranks
 
 PROGRAM = Path(__file__).parents[2] / "helpers/rank_program.py"
@@ -43,7 +43,7 @@ def test_the_launcher_says_who_a_process_is(monkeypatch):
 
 
 def test_replicas_are_dealt_to_ranks_in_equal_numbers(monkeypatch):
-    monkeypatch.setattr("populus.replicas.world", lambda: ranks.World(1, 3))
+    monkeypatch.setattr("populus.program.replicas.world", lambda: ranks.World(1, 3))
     assert list(Place.of(6).here) == [2, 3]
     with pytest.raises(PopulusError, match="8 replicas cannot be dealt to 3 ranks in equal numbers"):
         Place.of(8)

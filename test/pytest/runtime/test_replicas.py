@@ -9,11 +9,11 @@ import pytest
 from xdsl.dialects.func import FuncOp
 
 import populus
-from populus.builder import Builder
 from populus.dialects.support.diagnostics import PopulusError
-from populus.replicas import Replicas
+from populus.program.replicas import Replicas
 from populus.runtime.gcl import Group, cost, reduced
 from populus.runtime.turns import InTurn
+from populus.write.builder import Builder
 
 COUNT = 4
 RNG = np.random.default_rng(3)

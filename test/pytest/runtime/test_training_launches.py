@@ -16,7 +16,7 @@ from populus.runtime.engine.native.kernels import products
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.session import graph_of
-from populus.training import TrainingSession
+from populus.training.session import TrainingSession
 
 Array = NDArray[Any]
 

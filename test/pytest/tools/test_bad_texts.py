@@ -11,10 +11,10 @@ import pytest
 from onnx import TensorProto, helper
 
 import populus
+from populus.compare.levels import compare_levels
 from populus.dialects.data import ConstantOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.levels import compare_levels
 from populus.lowering.driver.files import parse_text, text_of
 from populus.lowering.driver.pipeline import Pipeline
 from populus.tools.arrays import read_arrays

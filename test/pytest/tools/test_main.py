@@ -15,9 +15,9 @@ import pytest
 from onnx import TensorProto, helper, save
 from rich.console import Console
 
-from populus.nets import net
 from populus.tools.completion import SHELLS
 from populus.tools.main import COMMANDS
+from populus.write.nets import net
 
 
 def test_the_module_is_the_command_and_has_versions(populus):

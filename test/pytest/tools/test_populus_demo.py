@@ -9,10 +9,10 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from populus.nets import net
 from populus.runtime.engine.native.run import program as native_program
 from populus.tools import demo, digit
 from populus.tools.arrays import compare
+from populus.write.nets import net
 
 DEFINITIONS = "NumPy's definitions, with random weights"
 

@@ -14,7 +14,6 @@ from onnx import TensorProto, helper, numpy_helper, save
 
 import populus as populus_package
 from benchmarks.models import transformer
-from populus.builder import Builder
 from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.pipeline import Pipeline
@@ -22,6 +21,7 @@ from populus.tools.report.page import html
 from populus.tools.report.record import read, record, text_of
 from populus.tools.report.record_types import FILE, schema_text
 from populus.tools.report.what_if import smallest, what_if
+from populus.write.builder import Builder
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"  # the name of a node: shown, never run
 SCHEMA = json.loads(FILE.read_text())

@@ -20,17 +20,17 @@ from populus.dialects.support.errors import checked
 from populus.dialects.support.garbage import no_garbage_collection
 from populus.dialects.support.output_files import replacing_all
 from populus.lowering.driver.extensions import known
-from populus.open_program import OpenProgram
-from populus.program import Program
-from populus.ready import absolute
+from populus.program.open_program import OpenProgram
+from populus.program.program import Program
+from populus.program.ready import absolute
+from populus.program.signature import Signature
 from populus.runtime import built
 from populus.runtime.engine.states import check_states
-from populus.signature import Signature
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from populus.ready import Place
+    from populus.program.ready import Place
     from populus.runtime.engine.native.frozen.freeze import Frozen
 
 Types = dict[str, tuple[tuple[int, ...], "np.dtype[Any]"]]
@@ -67,7 +67,7 @@ def build(
 
     Raises PopulusError for an unknown CPU, for a model that needs Python or the host, with the node that does, and without a compiler.
     """
-    from populus.program import Program
+    from populus.program.program import Program
     from populus.runtime.engine.native.codegen.cpu import described
     from populus.runtime.engine.native.frozen.link import compiler as compiler_of
     from populus.runtime.engine.native.frozen.link import link

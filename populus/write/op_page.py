@@ -9,12 +9,12 @@ from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.test_value import create_ssa_value
 
-from populus.builder import signature_of
 from populus.dialects.expr import Expr, derivative
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.definition import Definition, Operand, definition_of, plain
 from populus.dialects.support.diagnostics import PopulusError
-from populus.latex import latex
+from populus.write.builder import signature_of
+from populus.write.latex import latex
 
 
 def page(definition: Definition) -> str:

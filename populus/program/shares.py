@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from populus.dialects.support.guard import Guard
-    from populus.replicas import Place
+    from populus.program.replicas import Place
+    from populus.program.source import Arrays
     from populus.runtime.session import Session
-    from populus.source import Arrays
 
 
 class Shares:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute
 
-from populus.api import compiled
 from populus.dialects.signature import input_names, main_of, weights_of
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import dtype_of, element_of, is_float, tensor
@@ -23,17 +22,18 @@ from populus.lowering.onnx.to_popart import OnnxToPopartPass
 from populus.lowering.popart.autodiff import PopartAutodiffPass
 from populus.lowering.popart.autodiff.activation_memory import Report, activation_report
 from populus.lowering.popart.training_names import gradient_name
-from populus.models import as_model
-from populus.open_program import OpenProgram
-from populus.options import WITH_OPTIONS, CompileOptions, MachineOptions
-from populus.program import Program
-from populus.source import Source, level_of
+from populus.program.compile import compiled
+from populus.program.models import as_model
+from populus.program.open_program import OpenProgram
+from populus.program.options import WITH_OPTIONS, CompileOptions, MachineOptions
+from populus.program.program import Program
+from populus.program.source import Source, level_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from populus.program.source import Arrays, Model
     from populus.runtime.profile import Profile
-    from populus.source import Arrays, Model
 
 
 @WITH_OPTIONS.after_two

@@ -14,13 +14,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from populus import checkpoint as checkpoints
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.guard import Guard
 from populus.lowering.driver.files import in_file
 from populus.runtime.ranks import digest_of
-from populus.samples import Samples
-from populus.training import TrainingSession
+from populus.training import checkpoint as checkpoints
+from populus.training.samples import Samples
+from populus.training.session import TrainingSession
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

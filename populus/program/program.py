@@ -31,18 +31,18 @@ from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.lowering.driver.program_cache import ProgramCache, key_of, signature_module
 from populus.lowering.popart.select_kernels import report
-from populus.options import CompileOptions
-from populus.signature import Signature
-from populus.source import Source, level_of
-from populus.watch import watch
+from populus.program.options import CompileOptions
+from populus.program.signature import Signature
+from populus.program.source import Source, level_of
+from populus.program.watch import watch
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from populus.program.source import Arrays
+    from populus.program.state import Stateful
     from populus.runtime.profile import Profile
     from populus.runtime.session import Session
-    from populus.source import Arrays
-    from populus.state import Stateful
 
 
 class Program:
@@ -221,7 +221,7 @@ class Program:
 
         Raises PopulusError for unknown names, and for a pair of unlike types.
         """
-        from populus.state import Stateful
+        from populus.program.state import Stateful
 
         return Stateful(self, pairs)
 

@@ -15,16 +15,16 @@ from ml_dtypes import finfo
 from numpy.typing import NDArray
 
 from populus.dialects.support.diagnostics import PopulusError
-from populus.open_program import OpenProgram
+from populus.program.open_program import OpenProgram
 from populus.runtime.differences import RTOL, largest_difference
 from populus.runtime.traces import Key, TensorTrace, TileTrace, Trace
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-    from populus.program import Program
+    from populus.program.program import Program
+    from populus.program.source import Arrays
     from populus.runtime.host.strings import Strings
-    from populus.source import Arrays
 
 Array: TypeAlias = NDArray[Any]
 

@@ -13,15 +13,15 @@ from populus.dialects.onnx.types import as_tensor
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import dtype_of
 from populus.dialects.support.guard import Guard
-from populus.padding import UnequalSizesError
-from populus.program import Program, computed
+from populus.program.padding import UnequalSizesError
+from populus.program.program import Program, computed
 from populus.runtime.engine.states import check_states
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from populus.program.source import Arrays
     from populus.runtime.session import Session
-    from populus.source import Arrays
 
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
+from populus.compare.levels import Comparison, rounding
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp
 from populus.dialects.poplar.memory import storage_of
 from populus.dialects.poplar.outside import OutsideOp
 from populus.dialects.poplar.program import GraphOp, StreamInOp, StreamOutOp
-from populus.levels import Comparison, rounding
-from populus.open_program import OpenProgram
+from populus.program.open_program import OpenProgram
 from populus.runtime.differences import RTOL, largest_difference
 from populus.runtime.engine.choice import NoMachineCodeError
 from populus.runtime.engine.numpy import NumpyProgram
@@ -29,7 +29,7 @@ from populus.runtime.traces import TIMES, place
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from populus.program import Program
+    from populus.program.program import Program
 
     Array: TypeAlias = NDArray[Any]
 

@@ -21,13 +21,13 @@ from populus.dialects.signature.string_table import NO_TEXTS, Texts, texts
 from populus.dialects.signature.valid_lengths import Bounded, bounded
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, option
 from populus.dialects.support.element_types import dtype_of, tensor
-from populus.padding import Padding
+from populus.program.padding import Padding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from populus.program.source import Arrays
     from populus.runtime.host.strings import Strings
-    from populus.source import Arrays
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from populus.runtime.ranks import MpiWire, World, world
 from populus.runtime.turns import InTurn
 
 if TYPE_CHECKING:
-    from populus.program import Program
-    from populus.source import Arrays
+    from populus.program.program import Program
+    from populus.program.source import Arrays
 
 Result = TypeVar("Result")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import TensorType
     from xdsl.ir import Attribute
 
-    from populus.source import Arrays
+    from populus.program.source import Arrays
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from populus.dialects.support.diagnostics import PopulusError
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from populus.source import Model
+    from populus.program.source import Model
 
 TAKEN = "a path, bytes, a ModelProto, a module, an onnxscript function, or a torch module with example_inputs"
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.passes import ModulePass
 
-from populus.api import compiled
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, element_of, tensor
 from populus.dialects.support.guard import Guard
@@ -26,18 +25,19 @@ from populus.lowering.popart.shard import PopartShardPass
 from populus.lowering.popart.synchronise import PopartSynchronisePass
 from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE, SEED, accumulated_name, gradient_name, rows_name, updated_name
 from populus.lowering.poplar.merge import PoplarMergePass
-from populus.options import MachineOptions
-from populus.program import Program, computed
-from populus.replicas import Place
+from populus.program.compile import compiled
+from populus.program.options import MachineOptions
+from populus.program.program import Program, computed
+from populus.program.replicas import Place
+from populus.program.watch import watch
 from populus.runtime.engine.states import are_kept
-from populus.watch import watch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from populus.program.signature import Signature
+    from populus.program.source import Arrays, Model
     from populus.runtime.session import Session
-    from populus.signature import Signature
-    from populus.source import Arrays, Model
 
 FIRST_SCALE = 2.0**15  # initial automatic loss scale: the largest power of two in f16
 NO_PLACE = "no single op gives one when run op by op"

@@ -6,15 +6,15 @@ from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
 
-from populus import ready
+from populus.program import ready
 
 if TYPE_CHECKING:
-    from populus.program import Program
-    from populus.source import Model
+    from populus.program.program import Program
+    from populus.program.source import Model
 
 
 def compile(model: Model, **options: Any) -> Program:
-    """Compiles a model: `populus.api.compile`, whose keywords these are.
+    """Compiles a model: `populus.program.compile.compile`, whose keywords these are.
 
     With `cache`, the program of an `.onnx` file is also kept as a library where a C compiler builds one. Another process loads that
     without importing the compiler, as long as the files, the options, this package and the CPU are the same.
@@ -27,7 +27,7 @@ def compile(model: Model, **options: Any) -> Program:
         return cast("Program", found)
     begun = time_ns()
     program = full()
-    from populus.building import keep
+    from populus.program.building import keep
 
     if keep(program, place, begun) and (found := place.find(lambda: program)) is not None:
         return cast("Program", found)
@@ -37,8 +37,8 @@ def compile(model: Model, **options: Any) -> Program:
 def _compiled(model: Model, options: dict[str, Any]) -> Program:
     from populus.dialects.support.garbage import import_for_good
 
-    import_for_good("populus.api")
-    from populus import api
+    import_for_good("populus.program.compile")
+    from populus.program import compile as api
 
     program = api.compile(model, **options)
     program.ahead = True

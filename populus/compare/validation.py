@@ -24,21 +24,21 @@ from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
+from populus.compare.engines import Engines
+from populus.compare.levels import first_difference
 from populus.dialects.signature import input_names, main_of, output_names, return_of
 from populus.dialects.support.diagnostics import PopulusError, named, place
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
-from populus.engines import Engines
-from populus.levels import first_difference
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.pipeline import WATCHING
 from populus.lowering.popart.fuse import PopartFusePass
+from populus.program.source import level_of
 from populus.runtime.differences import RTOL, largest_difference
 from populus.runtime.engine.choice import NoMachineCodeError
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session, graph_of
 from populus.runtime.traces import TensorTrace, TileTrace, Trace
 from populus.runtime.traces import place as place_of_result
-from populus.source import level_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

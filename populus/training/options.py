@@ -9,7 +9,7 @@ from math import inf
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.popart.loss import LOSS_NAMES
 from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE
-from populus.options import MachineOptions
+from populus.program.options import MachineOptions
 
 SHARDS = ("none", "states", "weights")
 

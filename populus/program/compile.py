@@ -10,15 +10,15 @@ from populus.dialects.support.budget import timed
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.garbage import no_garbage_collection
 from populus.lowering.poplar.allocate import TooLargeError
-from populus.models import as_model
-from populus.open_program import OpenProgram, open_dimensions
-from populus.options import WITH_OPTIONS, CompileOptions
-from populus.program import Program
-from populus.source import Source
-from populus.watch import watch
+from populus.program.models import as_model
+from populus.program.open_program import OpenProgram, open_dimensions
+from populus.program.options import WITH_OPTIONS, CompileOptions
+from populus.program.program import Program
+from populus.program.source import Source
+from populus.program.watch import watch
 
 if TYPE_CHECKING:
-    from populus.source import Model
+    from populus.program.source import Model
 
 
 @WITH_OPTIONS.after_one
@@ -27,9 +27,9 @@ def compile(model: Model | bytes | object, options: CompileOptions) -> Program:
 
     `model`: a path (`.onnx`, or `.mlir` at any level), the bytes of a model, an `onnx.ModelProto`, a module, or a function of
     onnxscript. With torch installed, also a program of `torch.export`, and with `example_inputs` an `nn.Module`. None is modified.
-    The keywords are the fields of `populus.options.CompileOptions`, which documents them.
+    The keywords are the fields of `populus.program.options.CompileOptions`, which documents them.
     A dimension that neither the model nor `dims` fixes stays open. Such a model is compiled once for each bucket of sizes that
-    arrives (`populus.buckets`); with a range in `dims`, once for all sizes in it.
+    arrives (`populus.program.buckets`); with a range in `dims`, once for all sizes in it.
 
     Raises PopulusError for a model that cannot be read or compiled, and for invalid options.
     """

@@ -18,13 +18,13 @@ from populus.dialects.signature import input_names, main_of, weights_of
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of
 from populus.lowering.driver.files import in_file
-from populus.options import MachineOptions
-from populus.source import Source
+from populus.program.options import MachineOptions
+from populus.program.source import Source
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from populus.source import Arrays
+    from populus.program.source import Arrays
 
 STATISTICS = {"BatchNormalization": (3, 4)}  # operands with measured values, which are not trained
 LARGEST = 1e4  # a tensor with larger elements is a mask

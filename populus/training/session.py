@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from populus import checkpoint as checkpoints
-from populus.checkpoint import Checkpoint
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import dtype_of, element_of, tensor
 from populus.dialects.support.guard import Guard
@@ -24,20 +22,22 @@ from populus.dialects.support.output_files import replacing
 from populus.lowering.popart.loss import IDENTITY, LABELS, LOSSES_EACH
 from populus.lowering.popart.optimize import optimizer_of
 from populus.lowering.popart.training_names import LOSS_SCALE, OVERFLOW, scalar_name, state_name, updated_name
-from populus.models import as_model
-from populus.options import Keywords
-from populus.parameters import Trainable
-from populus.replicas import Place
+from populus.program.models import as_model
+from populus.program.options import Keywords
+from populus.program.replicas import Place
+from populus.program.shares import Kept, Shares
 from populus.runtime.ranks import digest_of, world
-from populus.samples import Samples, batches, samples
-from populus.shares import Kept, Shares
-from populus.step import LossScale, Programs, Recipe
-from populus.training_options import TrainingOptions
+from populus.training import checkpoint as checkpoints
+from populus.training.checkpoint import Checkpoint
+from populus.training.options import TrainingOptions
+from populus.training.parameters import Trainable
+from populus.training.samples import Samples, batches, samples
+from populus.training.step import LossScale, Programs, Recipe
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from populus.source import Arrays
+    from populus.program.source import Arrays
 
 
 # Bounds of hyperparameters; the others are at least 0.
@@ -62,7 +62,7 @@ class TrainingSession:
     """A model with its loss and optimizer as one program of a step. Weights and states stay in the session between steps.
 
     `TrainingSession("net.onnx", loss=.., optimizer=.., lr=..)`: the keywords are the fields of
-    `populus.training_options.TrainingOptions`, which documents them.
+    `populus.training.options.TrainingOptions`, which documents them.
 
     One thread takes steps, because results depend on their order. A `step` or `restore` that overlaps with another thread's is
     refused and changes nothing. `evaluate`, `checkpoint` and `export` may run meanwhile; they see the session between two steps.

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 
-from populus.buckets import bucket
 from populus.dialects.onnx.dimensions import parts
 from populus.dialects.onnx.types import as_tensor, dimension_name, from_proto, is_open
 from populus.dialects.signature.map_inputs import as_rows
@@ -20,10 +19,11 @@ from populus.dialects.support.diagnostics import PopulusError, did_you_mean, opt
 from populus.dialects.support.element_types import tensor
 from populus.dialects.support.guard import Guard
 from populus.lowering.poplar.allocate import TooLargeError
-from populus.options import CompileOptions
-from populus.padding import UnequalSizesError
-from populus.program import Program
-from populus.signature import Signature
+from populus.program.buckets import bucket
+from populus.program.options import CompileOptions
+from populus.program.padding import UnequalSizesError
+from populus.program.program import Program
+from populus.program.signature import Signature
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from xdsl.ir import Attribute
 
     from populus.lowering.driver.pipeline import Pipeline
+    from populus.program.source import Arrays, Source
     from populus.runtime.profile import Profile
-    from populus.source import Arrays, Source
 
 KEPT = 32  # programs of a model; they share its weights
 STALE = 4 * KEPT  # changes of size after which an unused program counts as out of use

@@ -10,7 +10,6 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, cast
 
-from populus.buckets import BUCKETS, check_buckets
 from populus.dialects.poplar.target import PARTIALS, Spec
 from populus.dialects.signature.bounded_dimensions import EXPECTED, are_bounds
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
@@ -21,6 +20,7 @@ from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.driver.program_cache import ProgramCache
 from populus.lowering.popart.select_kernels import PopartSelectKernelsPass
 from populus.lowering.poplar.plan.aims import aim_of
+from populus.program.buckets import BUCKETS, check_buckets
 from populus.runtime.engine import choice
 
 if TYPE_CHECKING:

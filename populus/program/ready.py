@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from populus.program import Program
+    from populus.program.program import Program
+    from populus.program.signature import Signature
     from populus.runtime.built.library import BuiltProgram
-    from populus.signature import Signature
 
 MAGIC = b"populus ready 1\n"
 LIMIT = 4 << 30  # bytes, as of the cache of programs, whose folder it shares
@@ -140,7 +140,7 @@ class ReadyProgram:
     def signature(self) -> Signature:
         """The names and types of inputs and outputs: only programs of plain arrays are kept, so these say it all."""
         from populus.dialects.support.element_types import element_of, tensor
-        from populus.signature import Signature
+        from populus.program.signature import Signature
 
         inputs, outputs = (
             {name: tensor(shape, element_of(dtype)) for name, (shape, dtype) in side.items()}
@@ -159,7 +159,7 @@ class ReadyProgram:
 
     @property
     def __class__(self) -> type[Program]:  # pyright: ignore[reportIncompatibleMethodOverride], as isinstance asks for it
-        from populus.program import Program
+        from populus.program.program import Program
 
         return Program
 

@@ -1,0 +1,1 @@
+"""Comparisons of levels, passes and engines on the same inputs."""

@@ -1,0 +1,1 @@
+"""A model as a program: compiled, run, kept, with states, open sizes and replicas."""

@@ -1,0 +1,1 @@
+"""Training: steps, epochs, checkpoints, samples, derivatives."""
