@@ -51,6 +51,12 @@ def _windows(name: str, **attributes: Any) -> Callable[[Array], Made]:
     return made
 
 
+def _resized(x: Array) -> Made:
+    """A picture that shrinks to three rows, each of a weighted mean of many."""
+    nodes = [node("Resize", "x - - sizes", "y", mode="linear", antialias=1)]
+    return nodes, {"x": x.reshape(1, 2, -1, 10)}, {"sizes": np.array([1, 2, 3, 10])}
+
+
 def _with_ones(name: str, *outputs: str) -> Callable[[Array], Made]:
     """A norm of rows with a scale."""
     return lambda x: ([node(name, "x s", " ".join(("y", *outputs)))], {"x": x}, {"s": np.ones(x.shape[1], x.dtype)})
@@ -139,6 +145,7 @@ OPS: dict[str, Callable[[Array], Made]] = {
     "ReduceMin": lambda x: ([node("ReduceMin", "x axes", "y")], {"x": np.ones_like(x)}, {"axes": np.array([1])}),
     "ReduceSum": _reduced("ReduceSum"),
     "ReduceSumSquare": _reduced("ReduceSumSquare"),
+    "Resize": _resized,
     "ScatterND": _scatter,
     "Softmax": _rows("Softmax"),
     "SoftmaxCrossEntropyLoss": _loss("SoftmaxCrossEntropyLoss"),

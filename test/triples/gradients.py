@@ -23,12 +23,10 @@ MASKED = {
     "lstm-last",
     "gru",
     "rnn",
-    "resize-linear",
-    "resize-cubic",
     "nbits",
     "blocked-weights",
 }
-"""Rows whose gradient multiplies by zeros, as it is defined or, of Resize, as it is computed."""
+"""Rows whose gradient multiplies by zeros, as it is defined."""
 STEP, KINK = 1e-6, 1e-5
 """Of a central difference, relative to the size of the values; how far two of them may lie apart where the function is smooth."""
 

@@ -294,7 +294,9 @@ def blended(c: Conversion, x: SSAValue, d: int, transformation: str, out: Size) 
     second = picked(m, c, x, c.cast((low + 1).min(n - 1).value, i32), d)
     over = (*axes[:d], axis, *axes[d + 1 :])
     near, far = (Term(c, c.cast(m.state(v, over), wide)) for v in (first, second))
-    return c.cast((near + (far - near) * Term(c, share)).value, kind)
+    between = Term(c, share)
+    # On an element its neighbour is no tap, and a difference of two infinities is no number.
+    return c.cast((between > 0).where(near * (1 - between) + far * between, near).value, kind)
 
 
 def _resized(c: Conversion, x: SSAValue, d: int, up: int, down: int, transformation: str, out: Size) -> SSAValue:

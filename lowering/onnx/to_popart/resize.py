@@ -1,26 +1,31 @@
 """Conversions of Resize and Upsample, one dimension at a time.
 
-`nearest` gathers elements; `linear` and `cubic` multiply by a matrix of weights.
+`nearest` gathers elements; `linear` and `cubic` add elements that are multiplied by weights.
 """
 
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import f32, f64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
+from populus.dialects.poplar.target import sum_type
 from populus.dialects.support import shapes
 from populus.dialects.support.budget import check_constant
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, is_float
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
-from populus.lowering.onnx.to_popart.tensor import gathered
+from populus.lowering.onnx.to_popart.tensor import gathered, sliced
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+PRODUCTS = 16
+"""At most so many products of slices; beyond, the taps are gathered."""
 
 
 def upsample(c: Conversion) -> Output:
@@ -156,15 +161,61 @@ def sampled(c: Conversion, x: SSAValue, d: int, at: NDArray[Any], mode: str, rou
     n = shape(x)[d]
     if mode == "nearest":
         return gathered(c, x, [min(max(_nearest(float(v), rounding), 0), n - 1) for v in at], d)
-    weights = _weights(c, n, at.tolist(), mode, min(scale, 1.0) if c.get("antialias") else 1.0)
-    kind = element(x) if is_float(element(x)) else f32
-    last = len(shape(x)) - 1
-    order = [e for e in range(last + 1) if e != d] + [d]
-    moved = c.cast(c.transpose(x, order), kind)
-    product = c.insert(popart.MatMulOp(moved, c.constant(weights.T.astype(dtype_of(kind)))))
-    back = [order.index(e) for e in range(last + 1)]
-    y = c.transpose(product, back)
-    return y if kind == element(x) else c.cast(c.insert(popart.RoundOp(y)), element(x))
+    places, weights = _taps(c, n, at, mode, min(scale, 1.0) if c.get("antialias") else 1.0)
+    own, kind = element(x), sum_type(element(x)) if is_float(element(x)) else f32
+    order = [d, *(e for e in range(len(shape(x))) if e != d)]
+    y = _weighted(c, c.cast(c.transpose(x, order), kind), places, weights)
+    y = c.transpose(y if is_float(own) else c.insert(popart.RoundOp(y)), [order.index(e) for e in range(len(order))])
+    return c.cast(y, own)
+
+
+def _weighted(c: Conversion, x: SSAValue, places: NDArray[Any], weights: NDArray[Any]) -> SSAValue:
+    """Computes `y[i] = sum over k of weights[i, k] x[places[i, k]]` along the first dimension; the edges go on beyond x.
+
+    Only these elements are read: a NaN that no output has as a tap stays out of all.
+    """
+    import numpy as np
+
+    (n, *rest), (out, taps) = shape(x), weights.shape
+    weights = weights.astype(dtype_of(element(x))).reshape(out, taps, *[1] * len(rest))
+    found = _period(places)
+    if found is None:
+        x = c.insert(popart.GatherOp(x, c.constant(np.clip(places, 0, n - 1).astype(np.int32)), axis=0))
+        return c.insert(popart.ReduceSumOp(c.insert(popart.MulOp(x, c.constant(weights))), axes=[1], keep=False))
+    # Every `period` outputs the taps are `step` elements further, so those of a phase are slices of x and its edges.
+    period, step = found
+    turns = -(-out // period)
+    more = turns * period - out
+    firsts = places[:period]
+    weights = np.concatenate([weights, weights[out - period :][:more]])
+    begin, end = int(firsts.min()), int(firsts.max()) + (turns - 1) * step + 1
+    x = gathered(c, x, [min(max(i, 0), n - 1) for i in range(begin, end)], 0)
+    phases: list[SSAValue] = []
+    for phase in range(period):
+        terms = [
+            c.insert(popart.MulOp(sliced(c, x, {0: (at, at + (turns - 1) * step + 1, step)}), c.constant(weights[phase::period, k])))
+            for k, at in enumerate((firsts[phase] - begin).tolist())
+        ]
+        y = reduce(lambda a, b: c.insert(popart.AddOp(a, b)), terms)
+        phases.append(c.reshape(y, (turns, 1, *rest)))
+    y = c.reshape(c.insert(popart.ConcatOp(*phases, axis=1)), (turns * period, *rest))
+    return sliced(c, y, {0: (0, out, 1)}) if more else y
+
+
+def _period(places: NDArray[Any]) -> tuple[int, int] | None:
+    """Finds after how many outputs the taps repeat, and how many elements further on.
+
+    None if there are more than PRODUCTS until then, or if x and its edges would have more elements than all taps together.
+    """
+    import numpy as np
+
+    if places.size <= np.ptp(places):
+        return None
+    for period in range(1, min(PRODUCTS // places.shape[1], len(places) - 1) + 1):
+        steps = places[period:] - places[:-period]
+        if steps[0, 0] > 0 and np.all(steps == steps[0, 0]):
+            return period, int(steps[0, 0])
+    return None
 
 
 def _nearest(at: float, rounding: str) -> int:
@@ -182,8 +233,8 @@ def _nearest(at: float, rounding: str) -> int:
             raise PopulusError(f"nearest_mode is '{rounding}', which Resize does not have")
 
 
-def _weights(c: Conversion, n: int, at: list[float], mode: str, narrow: float) -> NDArray[Any]:
-    """Computes weights[i, j], the share of input j in output i.
+def _taps(c: Conversion, n: int, at: NDArray[Any], mode: str, narrow: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Computes the elements that each output reads, which may lie outside the n of the input, and their weights: [out, taps].
 
     `narrow`: the scale below 1 by which antialiasing widens the filter. Raises PopulusError for an unknown mode.
     """
@@ -192,18 +243,20 @@ def _weights(c: Conversion, n: int, at: list[float], mode: str, narrow: float) -
     cubic = mode == "cubic"
     if mode not in ("linear", "bilinear", "trilinear", "cubic"):
         raise PopulusError(f"mode is '{mode}'; nearest, linear or cubic is expected")
-    reach = (2 if cubic else 1) / narrow
+    reach = math.ceil((2 if cubic else 1) / narrow)
     a = c.get("cubic_coeff_a") if c.get("cubic_coeff_a") is not None else -0.75
-    weights = np.zeros((len(at), n))
-    for i, v in enumerate(at):
-        taps = np.arange(math.floor(v - reach), math.ceil(v + reach) + 1)
-        w = _cubic((taps - v) * narrow, a) if cubic else np.clip(1 - np.abs((taps - v) * narrow), 0, 1)
-        if c.get("exclude_outside"):
-            w = np.where((taps >= 0) & (taps < n), w, 0)
-        if narrow < 1 or c.get("exclude_outside"):
-            w = w / w.sum()
-        np.add.at(weights[i], np.clip(taps, 0, n - 1), w)
-    return weights
+    places = np.floor(at).astype(np.int64)[:, None] + np.arange(1 - reach, reach + 1)
+    distances = (places - at.astype(np.float64)[:, None]) * narrow
+    weights = _cubic(distances, a) if cubic else np.clip(1 - np.abs(distances), 0, 1)
+    if c.get("exclude_outside"):
+        weights = np.where((places >= 0) & (places < n), weights, 0)
+    if narrow < 1 or c.get("exclude_outside"):
+        weights = weights / weights.sum(1, keepdims=True)
+    # An element of weight 0 is no tap: the strongest one stands there too, and they share its weight.
+    strongest, none = np.abs(weights).argmax(1)[:, None], weights == 0
+    equal = none | (np.arange(2 * reach) == strongest)
+    share = np.take_along_axis(weights, strongest, 1) / equal.sum(1, keepdims=True)
+    return np.where(none, np.take_along_axis(places, strongest, 1), places), np.where(equal, share, weights)
 
 
 def _cubic(t: NDArray[Any], a: float) -> NDArray[Any]:
