@@ -7,9 +7,9 @@ one affine map for each of its ops. Nothing here calls `View.through`, `race`, `
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,6 @@ else:
 Map = isl.Map
 Set = isl.Set
 Array: TypeAlias = NDArray[Any]
-T = TypeVar("T")
 
 
 @lru_cache(1 << 16)
@@ -65,6 +64,12 @@ def box(shape: Sequence[int]) -> Set:
 def identity(indices: Set) -> Map:
     """Makes the map of each element of a set to itself."""
     return Map.identity(indices.get_space().map_from_set()).intersect_domain(indices)
+
+
+@lru_cache(1 << 14)
+def every(shape: tuple[int, ...]) -> Map:
+    """Makes the map of each index of a shape to itself: one object for one shape."""
+    return identity(box(shape))
 
 
 def part_of(split: Split, element: str, part: str) -> str:
@@ -253,11 +258,36 @@ def shown(op: Operation, shape: tuple[int, ...], old: tuple[int, ...]) -> Map | 
             return None
 
 
-class Views:
-    """Maps of the indices of views to those of their variables, each made once. One for each module, as it keeps its values alive."""
+class Composed:
+    """Maps of views of views, and what they show, by the maps' ids. It keeps the maps, so that no id is ever another's."""
 
     def __init__(self) -> None:
+        self._maps: dict[tuple[int, int], tuple[Map, Map, Map]] = {}
+        self._ranges: dict[int, tuple[Map, Set]] = {}
+
+    def through(self, own: Map, under: Map) -> Map:
+        """Maps the indices of a view to what another map maps those of its operand to."""
+        key = (id(own), id(under))
+        if key not in self._maps:
+            self._maps[key] = (own, under, own.apply_range(under))
+        return self._maps[key][2]
+
+    def range(self, at: Map) -> Set:
+        """Makes the set of what a map maps to."""
+        if id(at) not in self._ranges:
+            self._ranges[id(at)] = (at, at.range())
+        return self._ranges[id(at)][1]
+
+
+class Views:
+    """Maps of the indices of views to those of their variables, each made once. One for each module, as it keeps its values alive.
+
+    `shared`: of the modules of one proof, so that equal views have one map.
+    """
+
+    def __init__(self, shared: Composed | None = None) -> None:
         self._maps: dict[SSAValue, Map] = {}
+        self._shared = Composed() if shared is None else shared
 
     def of(self, value: SSAValue) -> Map:
         """Maps the indices of a view to those of its variable."""
@@ -266,15 +296,15 @@ class Views:
             if isinstance(op, ViewOp):
                 own = shown(op, shape, type_of(op.x).shape)
                 assert own is not None, op.name
-                found = own.apply_range(self.of(op.x))
+                found = self._shared.through(own, self.of(op.x))
             else:
-                found = identity(box(shape))
+                found = every(shape)
             self._maps[value] = found
         return found
 
     def seen(self, value: SSAValue) -> Set:
-        """Makes the set of the elements of its variable that a view shows."""
-        return self.of(value).range()
+        """Makes the set of the elements of its variable that a view shows: one object for equal views."""
+        return self._shared.range(self.of(value))
 
 
 def example(elements: Set) -> str:
@@ -285,8 +315,8 @@ def example(elements: Set) -> str:
 
 
 def some_point(elements: Set) -> tuple[int, ...]:
-    """Gives an element of a set."""
-    return _numbers(elements.sample_point(), elements.n_dim())
+    """Gives an element of a finite set: the first."""
+    return _numbers(elements.lexmin().sample_point(), elements.n_dim())
 
 
 def _numbers(point: isl.Point, count: int) -> tuple[int, ...]:
@@ -363,23 +393,6 @@ def told_apart(relation: Map, places: Sequence[int]) -> tuple[Map, list[Map]]:
     return rest, found
 
 
-class Memo(Generic[T]):
-    """Results by a key and maps, which are compared as sets."""
-
-    def __init__(self) -> None:
-        self._found: dict[object, list[tuple[tuple[Map, ...], T]]] = {}
-
-    def of(self, key: object, maps: tuple[Map, ...], make: Callable[[], T]) -> T:
-        """Returns the result for a key and maps, which `make` computes once."""
-        found = self._found.setdefault(key, [])
-        for others, result in found:
-            if all(map(Map.is_equal, maps, others)):
-                return result
-        result = make()
-        found.append((maps, result))
-        return result
-
-
 # -- maps as arrays -------------------------------------------------------------------------------------------------------
 
 
@@ -391,7 +404,13 @@ def values(at: Map, columns: Sequence[Array]) -> Array:
     size = np.broadcast_shapes(*(c.shape for c in columns)) if columns else ()
     found = np.full(size, -1, np.int64)
 
+    context = box([int(c.max(initial=0)) + 1 for c in columns])  # which needs no test
+
     def piece(where: Set, image: isl.MultiAff) -> None:
+        where = where.gist(context)
+        if where.plain_is_universe():
+            found[...] = np.broadcast_to(_value(image.get_aff(0), columns), size)
+            return
         inside = np.zeros(size, bool)
         for part in where.get_basic_sets():
             holds = np.ones(size, bool)

@@ -38,13 +38,14 @@ class PopartToPopopsPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for region in op.regions:
             for block in region.blocks:
-                _lower_block(block, self.target)
+                lower_block(block, self.target)
 
 
 DEPTH = 100  # of lowerings in each other; an op that lowers to itself has no end
 
 
-def _lower_block(block: Block, target: str | None) -> None:
+def lower_block(block: Block, target: str | None) -> None:
+    """Lowers the ops of a block, as `PopartToPopopsPass` says."""
     # A plain loop: a pattern rewriter's walk costs as much as the whole lowering.
     op, within = block.first_op, list[tuple[str, Operation | None]]()  # the ops whose lowering `op` is in, and what follows each
     while op is not None:
@@ -61,7 +62,7 @@ def _lower_block(block: Block, target: str | None) -> None:
             continue
         for region in op.regions:
             for inner in region.blocks:
-                _lower_block(inner, target)
+                lower_block(inner, target)
         op = op.next_op
     for op in reversed(list(block.ops)):
         sparse = any(isinstance(r.type, SparseType) for r in op.results)

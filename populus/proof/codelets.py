@@ -11,13 +11,14 @@ from xdsl.ir import Attribute
 
 from populus.dialects import expr
 from populus.dialects.poplar import affine
-from populus.dialects.poplar.affine import Map, Set, identity, names, read_map, read_set, reshape_map
+from populus.dialects.poplar.affine import Map, identity, names, read_map, read_set, reshape_map
 from populus.dialects.poplar.partition import Access, Domain
 from populus.dialects.support.element_types import is_float
+from populus.proof.pieces import once
 from populus.proof.report import Undecided
 from populus.proof.sets import inner_too, rank
-from populus.proof.terms import Node, Piece, Pieces, Terms, once
-from populus.proof.trees import Leaf, Number
+from populus.proof.terms import Node, Terms
+from populus.proof.trees import Leaf, Number, Piece, Pieces
 
 
 @dataclass(frozen=True)
@@ -198,17 +199,32 @@ def _of_ordered(*fields: str) -> Callable[[Family, Map], Pieces]:
         position = () if f.codelet != "top_k" else (f.output.access[-1].terms[0][0],)
         if position:  # the place in the order is the last coordinate
             axis = names("o", rank(elements))
-            place = _place(f.terms, elements, axis)
+            place = _place(f.terms, read_map(f"{{ [{', '.join(axis)}] -> [{axis[-1]}] }}").intersect_domain(elements))
             own.append((place, identity(elements), 0))
         return f.terms.opaque(f.codelet, params, elements, own)
 
     return meaning
 
 
-def _place(t: Terms, elements: Set, axis: list[str]) -> Pieces:
-    """Makes the last coordinate of an index as a term."""
-    last = read_map(f"{{ [{', '.join(axis)}] -> [{axis[-1]}] }}").intersect_domain(elements)
-    return t.seen(t.leaf("place", "", (1 << 31,)), last)
+def _place(t: Terms, coordinate: Map) -> Pieces:
+    """Makes a coordinate of an index as a term."""
+    return t.seen(t.input("", (1 << 31,), False, "place"), coordinate)
+
+
+def _updated(f: Family, points: Map) -> Pieces:
+    """Gives a table with one row changed: `select(row, table, place == index)`. Several rows depend on their order."""
+    t, one = f.terms, f.codelet == "dynamic_update"
+    names_of = ("table", "index", "row") if one else ("table", "indices", "updates")
+    if not one and f.fields["indices"].shape != (1,):
+        return _of_ordered(*names_of)(f, points)
+    elements = points.domain()
+    first = read_map(f"{{ [{', '.join(o := names('o', rank(elements)))}] -> [{o[0]}] }}").intersect_domain(elements)
+    table = f.fields["table"].pieces if one else t.seen(f.fields["table"].pieces, points.apply_range(f.points("table")))
+    index, row = (t.seen(f.fields[name].pieces, points.apply_range(f.points(name))) for name in names_of[1:])
+    combine = "set" if one else f.text("op")
+    new = expr.Arg(2) if combine == "set" else expr.call(combine, expr.Arg(1), expr.Arg(2))
+    e = expr.select(new, expr.Arg(1), expr.call("equal", expr.Arg(3), expr.Arg(4)))
+    return t.elementwise(e, elements, [table, row, _place(t, first), index], False)
 
 
 MEANINGS: Mapping[str, Callable[[Family, Map], Pieces]] = {
@@ -224,7 +240,8 @@ MEANINGS: Mapping[str, Callable[[Family, Map], Pieces]] = {
     "softmax": _rows,
     "whiten": _rows,
     "multi_slice": _of_ordered("table", "indices"),
-    "multi_update": _of_ordered("table", "indices", "updates"),
+    "multi_update": _updated,
+    "dynamic_update": _updated,
     "packed_matmul": _of_ordered("x", "codes", "scale", "zero"),
     "top_k": _of_ordered("x"),
 }

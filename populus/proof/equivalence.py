@@ -1,7 +1,7 @@
 """Compares the terms of two programs, element by element, and judges what differs.
 
-Elements whose terms are one are proved. Where terms differ in form, both are evaluated at some elements, with numbers in the place of
-what the two have in common: unequal numbers refute; equal ones say only that a law is missing, so nothing is decided.
+Elements whose terms are one are proved. Where terms differ in form, both are evaluated at some elements, with drawn numbers for the
+inputs alone: unequal numbers refute. Equal ones say only that a law is missing. Nothing is decided by terms that are too large to evaluate.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from populus.dialects.poplar.affine import Map, Set, TooMany, box, example, imag
 from populus.proof.programs import Results
 from populus.proof.report import Report, Undecided
 from populus.proof.terms import Node, Terms
-from populus.proof.trees import Apply, Converted, Leaf, Number, Skeleton, Tree, leaves
+from populus.proof.trees import Apply, Converted, Leaf, Number, Skeleton, Tree
 from populus.runtime.expr import evaluate
 
 MOST_TERMS = 100_000  # that an evaluation visits
@@ -34,6 +34,8 @@ def compare(terms: Terms, want: Results, have: Results) -> Report:
         report.claims["output"] += 1
         if name not in have:
             report.refuted.append(f"there is no output '{name}'")
+            continue
+        if pieces is have[name][0]:
             continue
         rest = box(shape)
         for p in pieces:
@@ -54,7 +56,7 @@ def _judge(terms: Terms, name: str, elements: Set, a: Tree, b: Tree, report: Rep
     both = f"{told(terms, a)} is meant, {told(terms, b)} is computed"
     try:
         for turn, point in enumerate(_chosen(elements)):
-            values = _Values(terms, a, b, turn)
+            values = _Values(terms, turn)
             x, y = float(values.tree(a, point)), float(values.tree(b, point))
             if not math.isclose(x, y, rel_tol=1e-4, abs_tol=1e-6) and not (math.isnan(x) and math.isnan(y)):
                 at = f"[{', '.join(map(str, point))}]"
@@ -79,31 +81,18 @@ def _chosen(elements: Set) -> Iterator[tuple[int, ...]]:
 
 
 class _Values:
-    """Numbers for terms. A node that both sides reach is a free variable: its elements are drawn, and equal on both sides.
+    """Numbers for terms: the elements of inputs are drawn, all else is computed. In odd turns they are of both signs."""
 
-    In odd turns they are of both signs.
-    """
-
-    def __init__(self, terms: Terms, a: Tree, b: Tree, turn: int):
+    def __init__(self, terms: Terms, turn: int):
         self.terms, self.left, self.turn = terms, MOST_TERMS, turn
-        self.free = self._reached(a) & self._reached(b)
         self.known: dict[tuple[int, tuple[int, ...]], np.generic] = {}
-
-    def _reached(self, tree: Tree) -> set[int]:
-        found: set[int] = set()
-        work = [leaf.node for leaf in leaves(tree)]
-        while work:
-            if (number := work.pop()) not in found:
-                found.add(number)
-                work += [i for part in self.terms.nodes[number].parts for i in part]
-        return found
 
     def tree(self, tree: Tree, point: tuple[int, ...]) -> np.generic:
         match tree:
             case Leaf(node, at):
                 return self.node(node, self.image(at, point))
             case Number(value):
-                return np.float64(value) if not isinstance(value, bool) else np.bool_(value)
+                return _literal(value)
             case Converted(to, bits, x):
                 return _converted(str(to), bits, self.tree(x, point))
             case Apply(function, args):
@@ -118,9 +107,11 @@ class _Values:
         if key not in self.known:
             node = self.terms.nodes[number]
             if (array := self.terms.arrays.get(number)) is not None:
-                self.known[key] = np.float64(array[index[0]]) if array.dtype != bool else np.bool_(array[index[0]])
+                self.known[key] = _literal(array[index[0]].item() if array.dtype.kind in "biu" else float(array[index[0]]))
+            elif node.kind == "input":
+                self.known[key] = _drawn(self.turn, key, node.params[-1] is True)
             else:
-                self.known[key] = _drawn(self.turn, key) if number in self.free or not node.parts else self.defined(node, index)
+                self.known[key] = np.int64(index[0]) if node.kind == "place" else self.defined(node, index)
         return self.known[key]
 
     def defined(self, node: Node, index: tuple[int, ...]) -> np.generic:
@@ -153,7 +144,7 @@ class _Values:
                 (node,), at = next(pairs)
                 return self.node(node, self.image(at, index))
             case ("number", kind, value):
-                return np.bool_(value == "True") if kind == "bool" else np.float64(str(value))
+                return np.bool_(value == "True") if kind == "bool" else _literal((int if kind == "int" else float)(str(value)))
             case ("as", to, bits, x):
                 return _converted(str(to), bool(bits), self.formula(cast("Skeleton", x), pairs, index))
             case (function, *args):
@@ -175,12 +166,18 @@ def _converted(to: str, bits: bool, value: np.generic) -> np.generic:
         raise Undecided("bits of a number")
     if to.startswith(("f", "bf")):
         return np.float64(value)
-    return np.bool_(value) if to == "i1" else np.float64(np.trunc(np.float64(value)))
+    return np.bool_(value) if to == "i1" else np.int64(np.trunc(np.float64(value)))
 
 
-def _drawn(turn: int, key: tuple[int, tuple[int, ...]]) -> np.generic:
-    """Draws a number for an element that both programs have: in even turns of 0.5 to 1.5, in odd ones of -2 to 2."""
+def _literal(value: float | bool) -> np.generic:
+    return np.bool_(value) if isinstance(value, bool) else np.int64(value) if isinstance(value, int) else np.float64(value)
+
+
+def _drawn(turn: int, key: tuple[int, tuple[int, ...]], floats: bool) -> np.generic:
+    """Draws a number for an element of an input: in even turns of 0.5 to 1.5, in odd ones of -2 to 2; of integers 0 or 1."""
     share = int.from_bytes(hashlib.sha256(repr((turn, key)).encode()).digest()[:6], "little") / (1 << 48)
+    if not floats:
+        return np.int64(share * 2)
     return np.float64(4 * share - 2 if turn % 2 else 0.5 + share)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from populus.dialects import expr
 from populus.dialects.poplar import affine
 from populus.dialects.poplar.affine import Map, Set
+from populus.proof.memo import Memo
 from populus.proof.trees import Apply, Converted, Leaf, Number, Tree, skeleton
 from populus.runtime.expr import evaluate
 
@@ -40,8 +41,8 @@ class Laws:
 
     def __init__(self, terms: Terms):
         self.terms = terms
-        self._computed: affine.Memo[Tree | None] = affine.Memo()
-        self._multiplied: affine.Memo[Tree | None] = affine.Memo()
+        self._computed: Memo[Tree | None] = Memo()
+        self._multiplied: Memo[Tree | None] = Memo()
 
     def constant(self, tree: Tree) -> bool:
         """Tells whether a tree is a float constant."""

@@ -35,6 +35,7 @@ from populus.dialects.poplar.program import CallOp, GraphOp, IfOp, RepeatOp, Seq
 from populus.dialects.poplar.types import Field
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.proof.report import Report
+from populus.proof.terms import Terms
 from populus.runtime.addresses import check_addresses
 from populus.runtime.exchange import field_exchange
 
@@ -45,9 +46,12 @@ State: TypeAlias = "dict[SSAValue, Set]"
 """The elements of each variable that have been written."""
 
 
-def prove_memory(graph: GraphOp, exchange: bool = False) -> Report:
-    """Proves the claims above for a tile program. `exchange`: also those of that name, by counting three vertices of each field."""
-    prover = _Prover(graph, exchange)
+def prove_memory(graph: GraphOp, exchange: bool = False, terms: Terms | None = None) -> Report:
+    """Proves the claims above for a tile program. `exchange`: also those of that name, by counting three vertices of each field.
+
+    `terms`: of a proof of several programs, whose claims on equal accesses and sets are proved once.
+    """
+    prover = _Prover(graph, exchange, Terms() if terms is None else terms)
     prover.block(graph.body.block, {})
     try:
         check_addresses(graph)
@@ -58,8 +62,9 @@ def prove_memory(graph: GraphOp, exchange: bool = False) -> Report:
 
 
 class _Prover:
-    def __init__(self, graph: GraphOp, exchange: bool):
-        self.tiles, self.exchange, self.report, self.views = graph.machine.tiles, exchange, Report(), affine.Views()
+    def __init__(self, graph: GraphOp, exchange: bool, terms: Terms):
+        self.tiles, self.exchange, self.report, self.views = graph.machine.tiles, exchange, Report(), affine.Views(terms.composed)
+        self.once = terms.once
 
     def claim(self, kind: str, holds: bool, why: str | Callable[[], str]) -> None:
         self.report.claims[kind] += 1
@@ -71,24 +76,26 @@ class _Prover:
     def full(self, root: SSAValue) -> Set:
         return box(type_of(root).shape)
 
+    def none(self, full: Set) -> Set:
+        return self.once.of("none", (full,), lambda: full.subtract(full))
+
     def known(self, state: State, root: SSAValue) -> Set:
         if root not in state:
             owner, full = root.owner, self.full(root)
-            state[root] = full if isinstance(owner, ConstOp) or (isinstance(owner, ParamOp) and owner.read) else full.subtract(full)
+            state[root] = full if isinstance(owner, ConstOp) or (isinstance(owner, ParamOp) and owner.read) else self.none(full)
         return state[root]
 
     def reads(self, state: State, value: SSAValue, elements: Set, what: str) -> None:
         root = root_of(value)
         known = self.known(state, root)
-        holds = known.is_equal(self.full(root)) or elements.is_subset(known)
+        holds = known is self.full(root) or self.once.of("subset", (elements, known), lambda: elements.is_subset(known))
         self.claim("written", holds, lambda: f"{what} reads {example(elements.subtract(known))} of '{_label(root)}', which nothing wrote")
 
     def writes(self, state: State, value: SSAValue, elements: Set) -> None:
         root = root_of(value)
         known, full = self.known(state, root), self.full(root)
-        if not known.is_equal(full):
-            union = known.union(elements).coalesce()
-            state[root] = full if full.is_subset(union) else union
+        if known is not full:
+            state[root] = self.once.of("union", (known, elements, full), lambda: _union(known, elements, full))
 
     # -- steps
 
@@ -147,7 +154,7 @@ class _Prover:
             full = self.full(parameter.result)
             if parameter.read:
                 self.reads(state, value, self.views.seen(value), f"call @{op.callee.data}")
-            inner[parameter.result] = full if parameter.read else full.subtract(full)
+            inner[parameter.result] = full if parameter.read else self.none(full)
         self.block(op.target().body.block, inner)
         for parameter, value in op.bindings():
             known = inner.pop(parameter.result)
@@ -184,14 +191,14 @@ class _Prover:
             for j, (other, its, also) in enumerate(found):
                 if i != j and field.kind != "in" and root_of(value) is root_of(its):
                     own = field.kind == "inout" and elements.is_equal(also)
-                    apart = own or elements.range().is_disjoint(also.range())
+                    apart = own or self.apart(elements, also)
                     self.claim("apart", apart, f"{name}: {other.name} overlaps {field.name}, which the family writes")
         for field, value, elements in found:
             if field.kind != "out":
-                self.reads(state, value, elements.range(), f"{name} {field.name}")
+                self.reads(state, value, self.range(elements), f"{name} {field.name}")
         for field, value, elements in found:
             if field.kind != "in":
-                self.writes(state, value, elements.range())
+                self.writes(state, value, self.range(elements))
         if self.exchange:
             for field, value, elements in found:
                 self.moved(name, domain, field, value, elements)
@@ -199,31 +206,26 @@ class _Prover:
 
     def field(self, name: str, family: FamilyOp, field: Field, value: SSAValue) -> Map:
         """Proves what concerns one field alone. Returns the map of vertices to elements of the variable."""
-        domain, shape, name = family.space, type_of(value).shape, f"{name} {field.name}"
-        inside = box(shape)
-        if family.declaration.padded and field.kind == "in":
-            touched = affine.vertex_map(domain, field.access, shape, True)
-        else:
-            touched = affine.vertex_map(domain, field.access, shape)
-            outside = touched.range().subtract(inside)
-            self.claim("bounds", outside.is_empty(), lambda: f"{name}: {example(outside)} is outside of {list(shape)}")
-        elements = touched.apply_range(self.views.of(value))
-        if field.kind != "in":
-            once = self.views.of(value).is_injective() and touched.is_injective()
-            self.claim(
-                "once", once, lambda: f"{name}: two vertices write {example(_written_twice(elements))} of '{_label(root_of(value))}'"
-            )
-            self.claim("hull", hull_is_exact(domain, field.access), f"{name}: the box of a vertex has elements that it does not write")
-            left = inside.subtract(touched.range())
-            self.claim("covers", left.is_empty(), lambda: f"{name}: {example(left)} of its view is left out")
+        domain, shape, view = family.space, type_of(value).shape, self.views.of(value)
+        padded = family.declaration.padded and field.kind == "in"
+        key = ("field", domain, field.access, shape, field.kind, padded)
+        elements, claims = self.once.of(key, (view,), lambda: _field(domain, field, shape, view, padded))
+        for kind, holds, why in claims:
+            self.claim(kind, holds, f"{name} {field.name}: {why.format(_label(root_of(value)))}")
         return elements
+
+    def range(self, elements: Map) -> Set:
+        return self.once.of("range", (elements,), elements.range)
+
+    def apart(self, a: Map, b: Map) -> bool:
+        return self.once.of("apart", (a, b), lambda: self.range(a).is_disjoint(self.range(b)))
 
     def race(self, op: ExecuteOp, a: FamilyOp, of_a: Touched, b: FamilyOp, of_b: Touched, numbers: tuple[int, int]) -> None:
         for f, root, first in of_a:
             for g, other, second in of_b:
                 if root is not other or f.kind == g.kind == "in":
                     continue
-                holds = first.range().is_disjoint(second.range())
+                holds = self.apart(first, second)
                 if not holds:
                     on_first = affine.tile_map(a.space, self.tiles).reverse().apply_range(first)  # tile -> elements
                     on_second = affine.tile_map(b.space, self.tiles).reverse().apply_range(second)
@@ -249,6 +251,29 @@ class _Prover:
             counted, said = affine.count(touched if own is None else touched.subtract(own)), int(closed.away[tile])
             holds = counted == said if closed.exact else counted <= said
             self.claim("exchange", holds, f"{name} {field.name}: {counted} elements move at tile {tile}, the closed form says {said}")
+
+
+def _field(domain: Domain, field: Field, shape: tuple[int, ...], view: Map, padded: bool) -> tuple[Map, list[tuple[str, bool, str]]]:
+    """Proves a field's claims. Returns the map of vertices to elements of the variable, and each claim; `{}` is the variable's name."""
+    inside, claims = box(shape), list[tuple[str, bool, str]]()
+    touched = affine.vertex_map(domain, field.access, shape, padded)
+    if not padded:
+        outside = touched.range().subtract(inside)
+        claims.append(("bounds", outside.is_empty(), f"{example(outside)} is outside of {list(shape)}"))
+    elements = touched.apply_range(view)
+    if field.kind != "in":
+        once = view.is_injective() and touched.is_injective()
+        twice = "" if once else f"two vertices write {example(_written_twice(elements))} of '{{}}'"
+        claims.append(("once", once, twice))
+        claims.append(("hull", hull_is_exact(domain, field.access), "the box of a vertex has elements that it does not write"))
+        left = inside.subtract(touched.range())
+        claims.append(("covers", left.is_empty(), f"{example(left)} of its view is left out"))
+    return elements, claims
+
+
+def _union(known: Set, elements: Set, full: Set) -> Set:
+    union = known.union(elements).coalesce()
+    return full if full.is_subset(union) else union
 
 
 @lru_cache(1 << 12)

@@ -23,7 +23,6 @@ from populus.compare.validation import NOT_TILES, Validator
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
-from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.pipeline import WATCHING
 from populus.program.source import level_of
 from populus.proof.equivalence import compare
@@ -82,7 +81,7 @@ class Prover:
         name = " to ".join(dict.fromkeys((names[0], names[-1])))
         report = Report() if before is None else self._compared(before, stage)
         if stage.level == "poplar":
-            memory = prove_memory(graph_of(module))
+            memory = prove_memory(graph_of(module), terms=self.terms)
             report.claims += memory.claims
             report.refuted += memory.refuted
         row = Row(name, report.verdict, next(iter(report.refuted or report.undecided), ""), perf_counter() - begin)
@@ -112,12 +111,8 @@ class Prover:
             return None
         if level == "poplar" and not any(isinstance(op, GraphOp) for op in module.body.block.ops):
             return None
-        calls = module
-        if level == "popart":
-            calls = module.clone()
-            PASSES["popart-to-popops"]()().apply(ctx, calls)
         try:
-            results: Results | Undecided = execute(self.terms, calls)
+            results: Results | Undecided = execute(self.terms, module)
         except Undecided as why:
             results = why
         return _Stage(level, results, module.clone() if self.run else None)

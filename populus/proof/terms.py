@@ -9,36 +9,29 @@ and layouts are maps, and fused formulas are the tree that they were before. Sum
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from ml_dtypes import finfo
 
 from populus.dialects import expr
-from populus.dialects.poplar.affine import Map, Memo, Set, box, identity, read_map, shape_of_box, told_apart, values
+from populus.dialects.poplar.affine import Composed, Map, Set, box, identity, read_map, reshape_map, shape_of_box, told_apart, values
 from populus.proof.laws import Laws
+from populus.proof.memo import Memo, Once
+from populus.proof.pieces import domain, once
 from populus.proof.report import Undecided
 from populus.proof.sets import inner_too, rank, reorderings, wide
-from populus.proof.trees import CONSTANT, Apply, Converted, Leaf, Number, Skeleton, Tree, form, leaves, numbers, skeleton
+from populus.proof.trees import CONSTANT, Apply, Converted, Leaf, Number, Piece, Pieces, Skeleton, Tree, form, leaves, numbers, skeleton
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from xdsl.ir import Attribute
+
+    from populus.proof.loops import Recurrence
 
     Array: TypeAlias = NDArray[Any]
-
-
-@dataclass
-class Piece:
-    """Elements of one form."""
-
-    elements: Set
-    tree: Tree
-
-
-Pieces: TypeAlias = "list[Piece]"
 
 
 @dataclass
@@ -63,7 +56,8 @@ class Node:
 class Terms:
     """The nodes of one proof. `arrays`: the elements of constants, flat; `rounding`: the relative error that each may have.
 
-    `uniform`: of a constant whose elements are equal, that number, which formulas then have as a literal.
+    `uniform`: of a constant whose elements are equal, that number, which formulas then have as a literal. `loops`: those that were met.
+    `once`: what operations gave for the same operands, told apart by identity; so what a pass leaves alone costs a look.
     """
 
     def __init__(self) -> None:
@@ -71,31 +65,62 @@ class Terms:
         self.arrays: dict[int, Array] = {}
         self.rounding: dict[int, float] = {}
         self.uniform: dict[int, Number] = {}
-        self.laws = Laws(self)
-        self._constants: dict[tuple[str, str], int] = {}
+        self.loops: list[Recurrence] = []
+        self.laws, self.once = Laws(self), Once()
+        self.composed = Composed()
+        self._constants: dict[tuple[str, int, bytes], list[int]] = {}  # by type, size and some bytes
         self._by_key: dict[Skeleton, list[int]] = {}
         self._compared: Memo[bool] = Memo()
 
     # -- nodes
 
-    def leaf(self, kind: str, name: object, shape: Sequence[int], floats: bool = False) -> Pieces:
-        """Makes the node of an input."""
-        full = box(shape)
-        number, at = self.intern(Node(kind, (name, floats), (), full, ()))
-        return [Piece(full, Leaf(number, at))]
+    def input(self, name: object, shape: tuple[int, ...], floats: bool, kind: str = "input") -> Pieces:
+        """Makes the node of an input, or of what a loop carries: the same node for the same name, under any shape of one rank."""
+        return self.once.of((kind, name, shape, floats), (), lambda: self._input(Node(kind, (name, floats), (), box(shape), ())))
+
+    def _input(self, node: Node) -> Pieces:
+        number, at = self.intern(node)
+        return [Piece(node.elements, Leaf(number, at))]
+
+    def unknown(self, elements: Set) -> Pieces:
+        """Makes elements of which nothing is known, equal to no others."""
+        self.nodes.append(Node("unknown", (len(self.nodes),), (), elements, ()))
+        return [Piece(elements, Leaf(len(self.nodes) - 1, identity(elements)))]
+
+    def number(self, value: float, shape: tuple[int, ...]) -> Pieces:
+        """Makes a tensor of one literal."""
+        return [Piece(box(shape), Number(value))]
+
+    def stored(self, value: Attribute, shape: tuple[int, ...], array: Callable[[], Array | None]) -> Pieces:
+        """Makes a constant, whose bytes are read once for an attribute: the same node for the same bytes, under any shape."""
+        return self.once.of(("constant", shape), (value,), lambda: self._stored(array(), shape))
+
+    def _stored(self, array: Array | None, shape: tuple[int, ...]) -> Pieces:
+        assert array is not None, shape
+        flat = np.ascontiguousarray(array).reshape(-1)
+        if not flat.size:
+            return []
+        return self.seen([Piece(box(flat.shape), Leaf(self.constant(flat), SAME))], reshape_map(shape, flat.shape))
 
     def constant(self, flat: Array, rounding: float | None = None) -> int:
         """Makes the node of a constant: the same for the same bytes. `rounding`: by default that of its type, with some operations."""
-        key = (str(flat.dtype), sha256(flat.tobytes()).hexdigest())
-        if (number := self._constants.get(key)) is None:
-            number = self._constants[key] = len(self.nodes)
-            self.nodes.append(Node("constant", key, (), box(flat.shape), ()))
-            self.arrays[number] = flat
-            self.rounding[number] = _rounding(flat.dtype) if rounding is None else rounding
-            first = flat[0]
-            if flat.dtype.kind in "iub" and (flat == first).all():
-                self.uniform[number] = Number(first.item())
-            elif flat.dtype.kind == "f" and (np.abs(flat - first) <= self.rounding[number] * 0.1 * np.abs(first)).all():
+        content = flat.view(np.uint8)
+        like = self._constants.setdefault((str(flat.dtype), content.size, content[:: max(content.size // SAMPLES, 1)].tobytes()), [])
+        for number in like:
+            other = self.arrays[number].view(np.uint8)
+            if other.ctypes.data == content.ctypes.data or np.array_equal(other, content):
+                return number
+        number = len(self.nodes)
+        like.append(number)
+        self.nodes.append(Node("constant", (number,), (), box(flat.shape), ()))
+        self.arrays[number] = flat
+        self.rounding[number] = _rounding(flat.dtype) if rounding is None else rounding
+        first = flat[0]
+        if flat.dtype.kind in "iub" and (flat == first).all():
+            self.uniform[number] = Number(first.item())
+        elif flat.dtype.kind == "f":
+            within = self.rounding[number] * 0.1 * np.abs(first)
+            if np.abs(flat[-1] - first) <= within and (np.abs(flat - first) <= within).all():
                 self.uniform[number] = Number(float(first))
         return number
 
@@ -178,14 +203,18 @@ class Terms:
             if not relation.is_single_valued():
                 return False
         x, y = self.arrays[a], self.arrays[b]
-        to = values(relation, [np.arange(x.size)])
-        x, y = x[to >= 0].astype(np.float64), y[to[to >= 0]].astype(np.float64)
-        if not x.size or np.array_equal(x, y, equal_nan=True):
-            return True
         rounding = max(self.rounding[a], self.rounding[b])
-        with np.errstate(invalid="ignore"):
-            near = np.abs(x - y) <= rounding * (np.abs(x) + 0.1 * np.abs(x[np.isfinite(x)]).max(initial=0.0))
-        return bool((near | (x == y) | (np.isnan(x) & np.isnan(y))).all())
+        if x.size > 8 * FEW:  # others of one shape are told apart by some elements
+            some = np.arange(0, x.size, x.size // FEW)
+            to = values(relation, [some])
+            with np.errstate(invalid="ignore"):
+                largest = max(abs(float(np.nanmax(x))), abs(float(np.nanmin(x))))
+            if not _near(x[some][to >= 0], y[to[to >= 0]], rounding, largest):
+                return False
+        if relation.is_subset(SAME) and x.size == y.size and relation.domain().is_equal(box(x.shape)):
+            return _near(x, y, rounding)
+        to = values(relation, [np.arange(x.size)])
+        return _near(x, y[to], rounding) if (to >= 0).all() else _near(x[to >= 0], y[to[to >= 0]], rounding)
 
     def same(self, a: Tree, b: Tree, elements: Set) -> bool:
         """Tells whether two trees are one on some elements."""
@@ -218,6 +247,25 @@ class Terms:
             if not elements.is_empty():
                 found.append(Piece(elements.coalesce(), self.moved(p.tree, at)))
         return found
+
+    def reshaped(self, pieces: Pieces, old: tuple[int, ...], new: tuple[int, ...]) -> Pieces:
+        """Gives a tensor under another shape."""
+        return pieces if old == new else self.seen(pieces, reshape_map(new, old))
+
+    def agree(self, a: Pieces, b: Pieces) -> bool:
+        """Tells whether two tensors are known at the same elements, and equal there."""
+        if a is b or not (a and b):
+            return a is b or not (a or b)
+        return domain(a).is_equal(domain(b)) and all(
+            both.is_empty() or self.same(self.plain(p.tree), self.plain(q.tree), both)
+            for p in a
+            for q in b
+            for both in [p.elements.intersect(q.elements)]
+        )
+
+    def plain(self, tree: Tree) -> Tree:
+        """Gives a tree, the number for a constant whose elements are equal."""
+        return self.uniform.get(tree.node, tree) if isinstance(tree, Leaf) else tree
 
     def formula(self, e: expr.Expr, args: Sequence[Tree], floats: bool, elements: Set) -> Tree:
         """Puts trees for the operands of an expression. `floats`: its operands are floats, so that literals are too."""
@@ -359,45 +407,8 @@ class Terms:
         return [Piece(elements, Leaf(found, at))]
 
 
+SAMPLES, FEW = 61, 512  # bytes, elements of a constant that are compared first
 IDEMPOTENT = ("max", "min", "and", "or")
-
-
-def once(points: Map, relation: Map) -> bool:
-    """Tells whether different points of one index have different terms."""
-    if relation.is_injective():
-        return True
-    both = points.range_map().apply_range(relation)  # [index -> point] -> term
-    return points.domain_map().flat_range_product(both).is_injective()
-
-
-def united(pieces: Pieces) -> Pieces:
-    """Makes pieces of one tree one piece."""
-    found: list[tuple[Skeleton, Piece]] = []
-    for p in pieces:
-        form = skeleton(p.tree)
-        for other, q in found:
-            if other == form and all(
-                x.at.intersect_domain(q.elements).union(y.at.intersect_domain(p.elements)).is_single_valued()
-                for x, y in zip(leaves(q.tree), leaves(p.tree))
-            ):
-                q.tree = _either(q.tree, p.tree, q.elements, p.elements)
-                q.elements = q.elements.union(p.elements).coalesce()
-                break
-        else:
-            found.append((form, Piece(p.elements, p.tree)))
-    return [q for _, q in found]
-
-
-def _either(a: Tree, b: Tree, on_a: Set, on_b: Set) -> Tree:
-    match a, b:
-        case Leaf(node, at), Leaf(_, other):
-            return Leaf(node, at.intersect_domain(on_a).union(other.intersect_domain(on_b)).coalesce())
-        case Apply(function, args), Apply(_, others):
-            return Apply(function, tuple(_either(x, y, on_a, on_b) for x, y in zip(args, others)))
-        case Converted(to, bits, x), Converted(_, _, y):
-            return Converted(to, bits, _either(x, y, on_a, on_b))
-        case _:
-            return a
 
 
 def _factor(tree: Tree) -> float:
@@ -409,6 +420,20 @@ def _factor(tree: Tree) -> float:
 def close(a: float, b: float) -> bool:
     """Tells whether literals are equal to rounding."""
     return math.isclose(a, b, rel_tol=1e-5) or (math.isnan(a) and math.isnan(b))
+
+
+def _near(x: Array, y: Array, rounding: float, largest: float | None = None) -> bool:
+    """Tells whether numbers are equal to rounding: of their own, and of the largest."""
+    if not x.size or (x.dtype == y.dtype and np.array_equal(x, y)):
+        return True
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    size = np.abs(x)
+    with np.errstate(invalid="ignore"):
+        if largest is None or not math.isfinite(largest):
+            largest = float(size.max())
+            largest = largest if math.isfinite(largest) else float(size[np.isfinite(x)].max(initial=0.0))
+        near = np.abs(x - y) <= rounding * (size + 0.1 * largest)
+    return bool(near.all() or (near | (x == y) | (np.isnan(x) & np.isnan(y))).all())
 
 
 def _rounding(dtype: np.dtype[Any]) -> float:

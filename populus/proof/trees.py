@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from populus.dialects.poplar.affine import Map
+from populus.dialects.poplar.affine import Map, Set
 
 if TYPE_CHECKING:
     from xdsl.ir import Attribute
@@ -41,6 +42,17 @@ class Converted(NamedTuple):
 
 Tree: TypeAlias = "Leaf | Number | Apply | Converted"
 Skeleton: TypeAlias = "tuple[object, ...]"
+
+
+@dataclass
+class Piece:
+    """Elements of one form."""
+
+    elements: Set
+    tree: Tree
+
+
+Pieces: TypeAlias = "list[Piece]"
 
 
 def leaves(tree: Tree) -> Iterator[Leaf]:

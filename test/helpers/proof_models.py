@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from benchmarks.models import Graph, transformer
+from benchmarks.models import lstm as recurrent
 
 
 def _ints(g: Graph, *values: int) -> str:
@@ -136,11 +137,73 @@ def bert() -> onnx.ModelProto:
     return transformer(layers=1, batch=1, sequence=8, hidden=16, heads=2, feed_forward=32)
 
 
+def lstm() -> onnx.ModelProto:
+    return recurrent(sequence=9, inputs=4, hidden=4)
+
+
+def _body(g: Graph, name: str, inputs: list[str], outputs: list[str]) -> onnx.GraphProto:
+    """Makes a graph of a loop or branch, whose own names begin with `name`."""
+    own = {v for node in g.nodes for v in node.output} | {t.name for t in g.initializers} | {*inputs}
+    new = {v: f"{name}_{v}" for v in own if v}
+    for node in g.nodes:
+        node.input[:], node.output[:] = ([new.get(v, v) for v in values] for values in (node.input, node.output))
+    for t in g.initializers:
+        t.name = new[t.name]
+    values = [[onnx.ValueInfoProto(name=new[n]) for n in names] for names in (inputs, outputs)]
+    return onnx.helper.make_graph(g.nodes, name, *values, g.initializers)
+
+
+def scanned() -> onnx.ModelProto:
+    """Two states that begin alike, and rows of both."""
+    g, b = Graph(), Graph(1)
+    p, q = b.op("Add", "p", b.op("Mul", "r", "q")), b.op("Tanh", b.op("Sub", "q", "p"))
+    b.nodes += [onnx.helper.make_node("Identity", [v], [n]) for v, n in ((p, "p1"), (q, "q1"), (b.op("Add", p, q), "z"))]
+    first = g.constant(np.full(5, 0.5))
+    body = _body(b, "body", ["p", "q", "r"], ["p1", "q1", "z"])
+    g.nodes.append(onnx.helper.make_node("Scan", [first, first, "x"], ["pn", "qn", "zs"], body=body, num_scan_inputs=1))
+    return _model(g, g.op("Add", g.op("Add", "pn", "qn"), "zs"), [70, 5], x=[70, 5])
+
+
+def counted() -> onnx.ModelProto:
+    """A loop that reads its number, and a branch in it."""
+    g, b, then, otherwise = Graph(), Graph(1), Graph(2), Graph(3)
+    then.nodes.append(onnx.helper.make_node("Mul", ["body_s", "body_s"], ["t"]))
+    otherwise.nodes.append(onnx.helper.make_node("Neg", ["body_s"], ["t"]))
+    odd = b.op("Cast", b.op("Mod", "i", _ints(b, 2)), to=9)
+    t = b.op("If", odd, then_branch=_body(then, "then", [], ["t"]), else_branch=_body(otherwise, "else", [], ["t"]))
+    b.nodes += [
+        onnx.helper.make_node("Add", [t, b.op("Cast", "i", to=1)], ["s1"]),
+        onnx.helper.make_node("Identity", ["go"], ["go1"]),
+    ]
+    body = _body(b, "body", ["i", "go", "s"], ["go1", "s1"])
+    return _model(g, g.op("Loop", g.constant(70, np.int64), "", g.op("Mul", "x", g.constant(0.1)), body=body), [3, 4], x=[3, 4])
+
+
+def while_loop() -> onnx.ModelProto:
+    """A loop that ends by its own condition, and the rows of the iterations that ran."""
+    g, b = Graph(), Graph(1)
+    s = b.op("Mul", "s", b.constant(1.5))
+    more = b.op("Less", b.op("ReduceMax", s, keepdims=0), b.constant(90.0))
+    b.nodes += [onnx.helper.make_node("Identity", [v], [n]) for v, n in ((more, "go1"), (s, "s1"))]
+    body = _body(b, "body", ["i", "go", "s"], ["go1", "s1"])
+    return _model(g, g.op("Loop", g.constant(8, np.int64), g.constant(True, bool), "x", body=body), [3, 4], x=[3, 4])
+
+
+def branches() -> onnx.ModelProto:
+    g, then, otherwise = Graph(), Graph(2), Graph(3)
+    then.nodes.append(onnx.helper.make_node("Relu", ["x"], ["t"]))
+    e = otherwise.op("MatMul", "x", otherwise.weight(6, 6))
+    otherwise.nodes.append(onnx.helper.make_node("Add", [e, "x"], ["t"]))
+    more = g.op("Less", g.op("ReduceSum", "x", keepdims=0), g.constant(1.0))
+    t = g.op("If", more, then_branch=_body(then, "then", [], ["t"]), else_branch=_body(otherwise, "else", [], ["t"]))
+    return _model(g, g.op("Add", t, "x"), [5, 6], x=[5, 6])
+
+
 MODELS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     f.__name__: f
     for f in (
         slices, views, concats, pads, strided, grouped, transposed_windows, averages, sums, long_sums, normalised, attention, rows,
-        looked_up, bert,
+        looked_up, bert, lstm, scanned, counted, while_loop, branches,
     )
 }  # fmt: skip
 """Models by name."""

@@ -1,0 +1,42 @@
+"""Results that are made once: what a pass leaves alone is not proved again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar, cast
+
+from populus.dialects.poplar.affine import Map
+
+T = TypeVar("T")
+
+
+class Once:
+    """Results by a key and by objects, which are told apart by identity. It keeps the objects, so no id is ever another's."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, tuple[tuple[object, ...], Any]] = {}
+
+    def of(self, key: Hashable, objects: tuple[object, ...], make: Callable[[], T]) -> T:
+        """Returns the result for a key and objects, which `make` computes once. What `make` raises is not kept."""
+        full = (key, *map(id, objects))
+        found = self._found.get(full)
+        if found is None:
+            found = self._found[full] = (objects, make())
+        return cast("T", found[1])
+
+
+class Memo(Generic[T]):
+    """Results by a key and maps, which are compared as sets."""
+
+    def __init__(self) -> None:
+        self._found: dict[object, list[tuple[tuple[Map, ...], T]]] = {}
+
+    def of(self, key: object, maps: tuple[Map, ...], make: Callable[[], T]) -> T:
+        """Returns the result for a key and maps, which `make` computes once."""
+        found = self._found.setdefault(key, [])
+        for others, result in found:
+            if all(map(Map.is_equal, maps, others)):
+                return result
+        result = make()
+        found.append((maps, result))
+        return result

@@ -1,0 +1,61 @@
+"""The pieces of a tensor: what is known of it, writes over it, and pieces of one form made one."""
+
+from __future__ import annotations
+
+from populus.dialects.poplar.affine import Map, Set
+from populus.proof.trees import Apply, Converted, Leaf, Piece, Pieces, Skeleton, Tree, leaves, skeleton
+
+
+def once(points: Map, relation: Map) -> bool:
+    """Tells whether different points of one index have different terms."""
+    if relation.is_injective():
+        return True
+    both = points.range_map().apply_range(relation)  # [index -> point] -> term
+    return points.domain_map().flat_range_product(both).is_injective()
+
+
+def domain(pieces: Pieces) -> Set:
+    """Makes the set of the elements that are known. There has to be one."""
+    found = pieces[0].elements
+    for p in pieces[1:]:
+        found = found.union(p.elements)
+    return found
+
+
+def over(old: Pieces, new: Pieces) -> Pieces:
+    """Writes new elements over old ones."""
+    if not new:
+        return old
+    written = domain(new)
+    rests = ((p, p.elements.subtract(written)) for p in old)
+    return [*(Piece(rest.coalesce(), p.tree) for p, rest in rests if not rest.is_empty()), *new]
+
+
+def united(pieces: Pieces) -> Pieces:
+    """Makes pieces of one tree one piece."""
+    found: list[tuple[Skeleton, Piece]] = []
+    for p in pieces:
+        form = skeleton(p.tree)
+        for other, q in found:
+            if other == form and all(
+                x.at.intersect_domain(q.elements).union(y.at.intersect_domain(p.elements)).is_single_valued()
+                for x, y in zip(leaves(q.tree), leaves(p.tree))
+            ):
+                q.tree = _either(q.tree, p.tree, q.elements, p.elements)
+                q.elements = q.elements.union(p.elements).coalesce()
+                break
+        else:
+            found.append((form, Piece(p.elements, p.tree)))
+    return [q for _, q in found]
+
+
+def _either(a: Tree, b: Tree, on_a: Set, on_b: Set) -> Tree:
+    match a, b:
+        case Leaf(node, at), Leaf(_, other):
+            return Leaf(node, at.intersect_domain(on_a).union(other.intersect_domain(on_b)).coalesce())
+        case Apply(function, args), Apply(_, others):
+            return Apply(function, tuple(_either(x, y, on_a, on_b) for x, y in zip(args, others)))
+        case Converted(to, bits, x), Converted(_, _, y):
+            return Converted(to, bits, _either(x, y, on_a, on_b))
+        case _:
+            return a
