@@ -146,7 +146,7 @@ class Candidates:
         self.groups, self.batch = _share(shape.groups, groups), _share(shape.batch, batch)
         self.images = self.groups * self.batch
         self.out_channels = np.minimum(_share(_grains(shape.out_channels, outs), out_channels) * outs, shape.out_channels)
-        # Weights that stream through the units need no whole calls: vectors do.
+        # Resident weights that stream through the units need no whole calls: vectors do. Others are moved by their reader's layout.
         self.swaps, self.vector = math.prod(shape.kernel) == 1 and target.workers > 1, min(target.grain(element), outs)
         vectors = _share(_grains(shape.out_channels, self.vector), out_channels) * self.vector
         self.streamed = np.minimum(vectors, self.out_channels) if self.swaps else self.out_channels
@@ -195,7 +195,7 @@ class Candidates:
 
     def bound(self, resident: bool) -> NDArray[np.float64]:
         """Computes a lower bound of the cycles: the products at the matrix units' rate, and all other costs."""
-        products = self.images * self.streamed * _product(self.windows) * self.in_channels * _product(self.taps)
+        products = self.images * (self.streamed if resident else self.out_channels) * _product(self.windows) * self.in_channels * _product(self.taps)
         return products / self.target.macs_per_cycle(self.element, self.sums) + self._around(resident)
 
     def cycles(self, resident: bool) -> NDArray[np.float64]:
@@ -209,7 +209,7 @@ class Candidates:
         )  # fmt: skip
         compute = estimate(out_channels=self.out_channels)
         if self.swaps:
-            turned = estimate(out_channels=self.streamed, swapped=True)
+            turned = estimate(out_channels=self.streamed if resident else self.out_channels, swapped=True)
             self.swapped, compute = turned < compute, np.minimum(turned, compute)
         per_tile = -(-self.outputs // self.target.tiles)
         add = reduce_cycles(per_tile, self.depth, self.sums, self.target) + LAUNCH
@@ -237,11 +237,11 @@ class Candidates:
         exchange = x / rate + (w + gathered) / target.exchange_bytes + self.traffic * moved
         return exchange + steps * (2 * target.sync_cycles + target.exchange_setup_cycles)
 
-    def plan(self, i: int) -> Plan:
-        """Returns the plan of candidate `i`."""
+    def plan(self, i: int, resident: bool) -> Plan:
+        """Returns the plan of candidate `i`. `resident`: as of `cycles`, which has chosen the operand to load."""
         groups, batch, out_channels, in_channels, *windows, kernel = (int(p[i]) for p in self.parts)
         swapped, (outs, ins) = bool(self.swapped[i]), self.grains
-        grains = (self.vector if swapped else outs), ins
+        grains = (self.vector if swapped and resident else outs), ins
         return Plan(groups, batch, out_channels, in_channels, tuple(windows), kernel, *grains, swapped)
 
 
@@ -267,7 +267,7 @@ def options(
     cycles, temporary = some.cycles(False), some.temporary_bytes()
     best = int(np.lexsort((*some.parts, _product(some.parts), temporary, cycles if fits else temporary))[0])
     limit = float(cycles[best])
-    first = Option(limit, 0, some.plan(best), int(some.working_bytes(False)[best]), fits)
+    first = Option(limit, 0, some.plan(best, False), int(some.working_bytes(False)[best]), fits)
     if not fits:
         return (first,)
     some = everything.where(everything.products() < limit)
@@ -279,7 +279,7 @@ def options(
     for i in order[1:].tolist():
         if weights[i] < weights[front[-1]]:
             front.append(i)
-    return first, *(Option(float(cycles[i]), int(weights[i]), some.plan(i), int(working[i])) for i in front)
+    return first, *(Option(float(cycles[i]), int(weights[i]), some.plan(i, True), int(working[i])) for i in front)
 
 
 def candidates_of(shape: Contraction, element: Attribute, target: Target, parts: Sequence[Counts]) -> Candidates:

@@ -28,7 +28,7 @@ STEPS = {  # of which the cheapest is taken, as eighths of the least power of tw
     "rows": (*range(5, 15), 16, 20),
     "channels": (5, 6, 8, 12, 16),
 }
-FULL = 0.5  # share of a tile from which a contraction in one step is compared with one in several, which cut its rows more evenly
+FULL = 0.5  # share of a tile from which a product of resident weights in one step is compared with one in several, which cut its rows more evenly
 GAIN = 0.98  # of the cycles in one step: several are more program
 
 
@@ -53,7 +53,8 @@ def split_serially(
         best, cuts = (math.inf, "", 1), tuple(STEPS)
         if (found := options(shape, element, graph.machine, None, traffic))[0].fits:
             whole = min((o for o in found if own.holds(o.resident_bytes, o.working_bytes)), key=lambda o: o.cycles)
-            if not isinstance(op, MatMulOp) or whole.resident_bytes + whole.working_bytes <= FULL * graph.machine.room:
+            held = whole.resident_bytes and whole.resident_bytes + whole.working_bytes
+            if not isinstance(op, MatMulOp) or held <= FULL * graph.machine.room:
                 continue
             best, cuts = (GAIN * whole.cycles, "", 1), ("rows",)
         for cut in cuts:

@@ -77,7 +77,8 @@ def test_columns_that_stream_are_cut_between_vectors():
     first, *resident = options(Contraction(1, 1, 1024, 1024, (1792,), (1,), (1,)), f32, PRESETS["bow"])
     assert resident[0].plan.swapped
     assert resident[0].plan.out_grain == 2  # a vector of floats; a call takes 16 channels
-    assert all(o.plan.out_grain == 16 for o in (first, *resident) if not o.plan.swapped)
+    assert first.plan.out_grain == 16
+    assert all(o.plan.out_grain == 16 for o in resident if not o.plan.swapped)
 
 
 def test_a_constant_with_copies_where_they_are_read_does_not_move():
