@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import VersionAction, xDSLOptMain
 
-from populus.dialects.data import Blob, blobs_of, load_blobs, save_blobs
+from populus.dialects.data import Handle, blobs_of, load_blobs, save_blobs
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, did_you_mean, verify
 from populus.dialects.support.output_files import check_places, replacing
 from populus.dialects.table import DIALECTS
@@ -61,7 +61,7 @@ class PopulusOpt(xDSLOptMain):
         self.available_targets = {}
         self.ctx = Context()
         self.modules: list[ModuleOp] = []
-        self.blobs: list[Blob] = []
+        self.blobs: list[Handle] = []
         self.timings: list[Timing] = []
         self.text = _Kept()
         self._line = 0
@@ -279,7 +279,7 @@ class PopulusOpt(xDSLOptMain):
         if self.args.output_file is not None:
             write_module(self.modules, self.text.getvalue(), self.args.output_file)
         if self.args.save_weights is not None:
-            stored = {key: blob for module in self.modules for key, blob in blobs_of(module).items()}
+            stored = {key: handle for module in self.modules for key, handle in blobs_of(module).items()}
             with replacing(self.args.save_weights) as path:
                 save_blobs(stored, path)
         if self.args.time_passes:

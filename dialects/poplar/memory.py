@@ -28,7 +28,7 @@ from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.base.tensor_op import ints
-from populus.dialects.data import attribute_array, value_problem
+from populus.dialects.data import attribute_array, parse_value, value_problem
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.types import GridAttr, TensorType, parse_grid
 from populus.dialects.poplar.view import View
@@ -170,7 +170,7 @@ class ConstOp(StorageOp):
     @classmethod
     def parse(cls, parser: Parser) -> ConstOp:
         label = StringAttr(parser.parse_str_literal("a label"))
-        value = parser.parse_attribute()
+        value = parse_value(parser)
         properties, attributes, type = cls._parse_storage(parser)
         return cls.create(properties={"label": label, "value": value, **properties}, attributes=attributes, result_types=[type])
 

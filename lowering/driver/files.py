@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, UnregisteredConstructException
 
-from populus.dialects.data import Blob, blobs_of, load_blobs, save_blobs
+from populus.dialects.data import TABLE, Handle, blobs_of, load_blobs, save_blobs
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
 from populus.dialects.support.output_files import replacing_all
 
@@ -75,7 +75,7 @@ def decode(content: bytes, name: str) -> str:
         raise PopulusError(f"{name}: not a text: byte {error.start} is not UTF-8; models are .onnx, modules .mlir") from error
 
 
-def weights_beside(path: str | os.PathLike[str]) -> list[Blob]:
+def weights_beside(path: str | os.PathLike[str]) -> list[Handle]:
     """Loads the stored constants next to a module's text: `x.safetensors` for `x.mlir`, else
     `weights.safetensors`.
 
@@ -97,7 +97,7 @@ def read_module(ctx: Context, path: str | os.PathLike[str], weights: str | os.Pa
     text = decode(read_bytes(path), name)
     blobs = load_blobs(weights) if weights is not None else weights_beside(path)
     module = parse_text(ctx, text, name)
-    assert all(blob.key for blob in blobs)  # keeps the blobs alive until here
+    assert all(TABLE.key(handle) for handle in blobs)  # keeps the contents alive until here
     return module
 
 
@@ -106,7 +106,7 @@ def write_module(modules: Sequence[ModuleOp], text: str, path: str | os.PathLike
 
     Raises PopulusError if the folder is not writable.
     """
-    stored = {key: blob for module in modules for key, blob in blobs_of(module).items()}
+    stored = {key: handle for module in modules for key, handle in blobs_of(module).items()}
     weights = [Path(path).with_suffix(".safetensors")] if stored else []
     with replacing_all([*weights, path]) as [*beside, partial]:
         for place in beside:

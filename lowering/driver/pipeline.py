@@ -23,7 +23,7 @@ from xdsl.utils.arg_spec import ArgSpec, ParameterType, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
 from xdsl.utils.hints import type_repr
 
-from populus.dialects.data import Blob, blobs_of, save_blobs
+from populus.dialects.data import Handle, blobs_of, save_blobs
 from populus.dialects.support.budget import check_growth, check_time, timed
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, nearest, verify, where
 from populus.dialects.support.garbage import no_garbage_collection
@@ -34,6 +34,7 @@ from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.phases import LEVELS, PHASES, check_order, depths, phases_of
 
 PassTable = Mapping[str, Callable[[], type[ModulePass]]]
+
 
 class Watcher(Protocol):
     """An observer of the module before the first pass and after each."""
@@ -293,11 +294,11 @@ class _Dumper:
             raise PopulusError(f"{folder}: not a folder that can be written to: {error.strerror}") from error
         self.folder = folder
         self.count = 0
-        self.blobs: dict[str, Blob] = {}
+        self.blobs: dict[str, Handle] = {}
 
     def write(self, name: str, module: ModuleOp) -> None:
         """Writes the module after pass `name`, and the constants if there are new ones."""
-        new = {key: blob for key, blob in blobs_of(module).items() if key not in self.blobs}
+        new = {key: handle for key, handle in blobs_of(module).items() if key not in self.blobs}
         if new:  # before a later pass can fail: every file stays readable
             self.blobs.update(new)
             with replacing(self.folder / "weights.safetensors") as partial:

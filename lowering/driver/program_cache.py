@@ -24,7 +24,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 from xdsl.utils.exceptions import ParseError, VerifyException
 
-from populus.dialects.data import blobs_of, load_blobs, save_blobs
+from populus.dialects.data import TABLE, blobs_of, load_blobs, save_blobs
 from populus.dialects.signature import main_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.disk_cache import DiskCache, default_folder
@@ -71,7 +71,7 @@ class ProgramCache:
                 return None
             blobs = load_blobs(place) if stated != NO_WEIGHTS else []
             signature, made = (parse_text(ctx, part, program) for part in text.split(BETWEEN))
-            assert all(blob.key for blob in blobs)  # keeps the blobs alive until here
+            assert all(TABLE.key(handle) for handle in blobs)  # keeps the contents alive until here
         except (OSError, ValueError, PopulusError, ParseError, VerifyException):
             return None
         if stated != NO_WEIGHTS:

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.traits import Pure
 
+from populus.dialects.data import EqualContents, unify
 from populus.dialects.support.diagnostics import fused
 
 Key: TypeAlias = "tuple[str, tuple[SSAValue, ...], frozenset[tuple[str, Attribute]], tuple[Attribute, ...]]"
@@ -20,13 +21,16 @@ Key: TypeAlias = "tuple[str, tuple[SSAValue, ...], frozenset[tuple[str, Attribut
 class PopartCsePass(ModulePass):
     """Erases an op that repeats an earlier one of its block, with equal operands, attributes and types.
 
-    Ops with effects or regions stay. Constants are equal if their bits are. Random ops of one seed and one stream
-    draw the same numbers, so they merge too. Source: PopART's `MergeDuplicateOps`. Bit for bit.
+    Ops with effects or regions stay. Constants are equal if their bits are; in the whole module, these then have one handle.
+    Random ops of one seed and one stream draw the same numbers, so they merge too. Source: PopART's `MergeDuplicateOps`. Bit for bit.
     """
 
     name = "popart-cse"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        contents = EqualContents()
+        for inner in list(op.walk()):
+            unify(inner, contents)
         for inner in list(op.walk()):
             for block in (b for region in inner.regions for b in region.blocks if inner is not op):
                 merge_duplicates(block)

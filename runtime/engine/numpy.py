@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from populus.dialects.data import StoredAttr
+from populus.dialects.data import TABLE, StoredAttr
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, ViewOp, storage_of, view_of
 from populus.dialects.poplar.outside import OutsideOp
@@ -135,9 +136,9 @@ class NumpyProgram(LoadedProgram):
         """
         if isinstance(storage.value, StoredAttr):
             if storage in self._tables:
-                self.unchanged.append(storage.value.data.check_file)
+                self.unchanged.append(partial(TABLE.check_file, storage.value.data))
             else:
-                storage.value.data.take_in()
+                TABLE.take_in(storage.value.data)
         return storage.array()
 
     # -- steps
@@ -186,7 +187,7 @@ def mapped_tables(graph: GraphOp) -> set[ConstOp]:
     found = {
         op: set[tuple[str, str]]()
         for op in graph.walk()
-        if isinstance(op, ConstOp) and isinstance(op.value, StoredAttr) and op.value.data.is_mapped
+        if isinstance(op, ConstOp) and isinstance(op.value, StoredAttr) and TABLE.is_mapped(op.value.data)
         and bytes_of(op.type.shape, op.type.element) >= MAPPED
     }  # fmt: skip
     if not found:

@@ -24,7 +24,7 @@ from safetensors.numpy import save
 import populus
 from fuzz.children import Outcome
 from fuzz.graphs import graph
-from populus.dialects.data import blobs_of, load_blobs, save_blobs
+from populus.dialects.data import TABLE, blobs_of, load_blobs, save_blobs
 from populus.dialects.support.disk_cache import DiskCache, hash_of
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text, text_of
@@ -240,7 +240,7 @@ def _read_weights(path: Path) -> None:
     blobs = load_blobs(path)
     session = Session(parse_text(context(), _program()[0], "program.mlir"), "numpy")
     session.run({"x": np.ones((4, 16), np.float32)})
-    assert all(blob.key for blob in blobs)
+    assert all(TABLE.key(handle) for handle in blobs)
 
 
 @lru_cache(None)

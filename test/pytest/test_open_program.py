@@ -16,7 +16,8 @@ import populus
 from benchmarks.models import Graph
 from populus.compare.levels import compare_levels
 from populus.dialects import data
-from populus.dialects.data import blobs_of
+from populus.dialects.data import TABLE, blobs_of
+from populus.dialects.support import constant_table
 from populus.dialects.support.diagnostics import PopulusError, command_line
 from populus.program import open_program
 from populus.program.buckets import BUCKETS, bucket
@@ -115,15 +116,15 @@ def test_programs_that_do_not_run_keep_no_memory_of_variables(engine):
 
 @pytest.mark.parametrize("size", [1, 64, 65, 1000])
 def test_the_content_of_a_file_is_taken_in_by_pieces(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(data, "PIECE", 64)
+    monkeypatch.setattr(constant_table, "PIECE", 64)
     content = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
     content.tofile(tmp_path / "weights")
-    blob = data.store(np.memmap(tmp_path / "weights", np.uint8, "r"))
-    assert blob.is_mapped
-    blob.take_in()
-    assert not blob.is_mapped
+    handle = data.store(np.memmap(tmp_path / "weights", np.uint8, "r"))
+    assert TABLE.is_mapped(handle)
+    TABLE.take_in(handle)
+    assert not TABLE.is_mapped(handle)
     (tmp_path / "weights").write_bytes(b"")
-    np.testing.assert_array_equal(blob.bytes, content)
+    np.testing.assert_array_equal(TABLE.bytes(handle), content)
 
 
 def test_a_file_that_changes_between_two_sizes_is_refused(tmp_path):

@@ -15,7 +15,7 @@ import pytest
 import populus
 from helpers.concurrent_runs import THREADS, inputs_of, model, models, same, together
 from populus import popxl
-from populus.dialects.data import store
+from populus.dialects.data import TABLE, store
 from populus.dialects.onnx.schema import _make, op_class
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.guard import once
@@ -271,13 +271,13 @@ def test_threads_that_write_one_file_leave_one_whole_file(tmp_path):
 
 def test_a_constant_is_read_while_another_program_lets_it_go():
     content = np.arange(1000, dtype=np.float32)
-    blob = store(content.copy())
+    handle = store(content.copy())
 
     def work(i):
         for _ in range(200):
             if i % 2:
-                blob.release(lambda: content.copy().view(np.uint8))
-            elif not (blob.bytes == content.view(np.uint8)).all():
+                TABLE.release(handle, lambda: content.copy().view(np.uint8))
+            elif not (TABLE.bytes(handle) == content.view(np.uint8)).all():
                 return False
         return True
 

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from xdsl.ir import Attribute, Operation
 
-from populus.dialects.data import Blob, ConstantOp, StoredAttr
+from populus.dialects.data import TABLE, ConstantOp, Handle, StoredAttr
 from populus.dialects.support.constant_pool import ConstantPool, sharing
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.guard import Guard
@@ -42,9 +42,9 @@ class OpenedModel:
             self.proto, self.maps = without_maps(self.proto)
         except PopulusError as error:
             raise PopulusError(f"{self.place}: {error}") from error
-        self.pool: ConstantPool[Blob] = ConstantPool()
+        self.pool: ConstantPool[Handle] = ConstantPool()
         self._made: dict[str, Operation] = {}
-        self._stored: WeakValueDictionary[str, Blob] = WeakValueDictionary()
+        self._stored: WeakValueDictionary[str, Handle] = WeakValueDictionary()
         self._types: dict[str, Attribute] = {}
         self._guard = Guard()
 
@@ -59,11 +59,11 @@ class OpenedModel:
         with self._guard.lock:
             if name in self._made:
                 return self._made[name].clone()
-            if (blob := self._stored.get(name)) is not None:
-                return ConstantOp.create(properties={"value": StoredAttr(blob)}, result_types=[self._types[name]])
+            if (handle := self._stored.get(name)) is not None:
+                return ConstantOp.create(properties={"value": StoredAttr(handle)}, result_types=[self._types[name]])
             with sharing(None):  # a tensor is shared by its name, and its content need not be read
                 op = make()
-            if isinstance(op, ConstantOp) and isinstance(op.value, StoredAttr) and not op.value.data.is_mapped:
+            if isinstance(op, ConstantOp) and isinstance(op.value, StoredAttr) and not TABLE.is_mapped(op.value.data):
                 self._stored[name], self._types[name] = op.value.data, op.result.type
                 return op
             self._made[name] = op

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.base.control_flow import read_by
-from populus.dialects.data import ConstantOp
+from populus.dialects.data import ConstantOp, EqualContents, unify
 from populus.dialects.popart import calls
 from populus.dialects.support.call_places import PLACES
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
@@ -69,6 +69,7 @@ class CallGradients:
         default_factory=dict[tuple[str, tuple[int, ...], tuple[int, ...]], Gradient]
     )
     stated: Mapping[str, Stated] = field(default_factory=dict[str, Stated])
+    contents: EqualContents = field(default_factory=EqualContents)  # of constants: equal functions have equal handles
 
     def __post_init__(self) -> None:
         if self.stitch not in STITCHES:
@@ -176,7 +177,9 @@ class CallGradients:
         for old, new in zip(arguments, block.args):
             new.name_hint = old.name_hint
         for op in ops:
-            block.add_op(op.clone(values))
+            block.add_op(copy := op.clone(values))
+            for inner in copy.walk():
+                unify(inner, self.contents)
         block.add_op(ReturnOp(*(values[r] for r in results)))
         type = FunctionType.from_lists([a.type for a in arguments], [r.type for r in results])
         region = Region(block)

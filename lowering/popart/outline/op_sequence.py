@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.traits import Pure
 
 from populus.dialects.base.tensor_op import LOW_VALUE, TensorOp
-from populus.dialects.data import ConstantOp
+from populus.dialects.data import ConstantOp, same_value
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popops import MapOp
 from populus.dialects.support.element_types import shape_of, value_bytes
@@ -177,4 +177,4 @@ def _number(value: SSAValue, op: Operation) -> Attribute | None:
 def _equal_constants(values: Values) -> bool:
     owners = [value.owner for value in values]
     first = owners[0]
-    return isinstance(first, ConstantOp) and all(isinstance(o, ConstantOp) and o.value == first.value for o in owners)
+    return isinstance(first, ConstantOp) and all(isinstance(o, ConstantOp) and same_value(o.value, first.value) for o in owners)

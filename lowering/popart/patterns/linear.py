@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from populus.dialects import popart
 from populus.dialects.base.tensor_op import TensorOp
-from populus.dialects.data import Blob, StoredAttr, is_loaded
+from populus.dialects.data import TABLE, Handle, StoredAttr, is_loaded
 from populus.dialects.popart import calls
 from populus.dialects.support.element_types import dtype_of
 from populus.lowering.popart.rewriting import Rewriting, array_of
@@ -112,20 +112,20 @@ def _remade(new: SSAValue, old: SSAValue, change: Callable[[NDArray[Any]], NDArr
     made, source = (getattr(v.owner, "value", None) for v in (new, old))
     if not isinstance(made, StoredAttr) or not isinstance(source, StoredAttr):
         return
-    remake, dtype, shape = source.data.remake, dtype_of(calls.element(old)), calls.shape(old)
+    remake, dtype, shape = TABLE.remake(source.data), dtype_of(calls.element(old)), calls.shape(old)
 
     def changed(array: NDArray[Any]) -> NDArray[np.uint8]:
         return np.ascontiguousarray(change(array)).reshape(-1).view(np.uint8)
 
     if remake is not None:
-        made.data.remake = lambda: changed(remake().view(dtype).reshape(shape))
-    elif source.data.is_mapped:
-        made.data.remake = partial(_of_file, source.data, lambda content: changed(content.view(dtype).reshape(shape)))
+        TABLE.remake_by(made.data, lambda: changed(remake().view(dtype).reshape(shape)))
+    elif TABLE.is_mapped(source.data):
+        TABLE.remake_by(made.data, partial(_of_file, source.data, lambda content: changed(content.view(dtype).reshape(shape))))
 
 
-def _of_file(blob: Blob, change: Callable[[NDArray[np.uint8]], NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    content = blob.bytes
-    assert content is not None, blob
+def _of_file(handle: Handle, change: Callable[[NDArray[np.uint8]], NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    content = TABLE.bytes(handle)
+    assert content is not None, handle
     return change(content)
 
 

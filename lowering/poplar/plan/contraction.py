@@ -195,7 +195,8 @@ class Candidates:
 
     def bound(self, resident: bool) -> NDArray[np.float64]:
         """Computes a lower bound of the cycles: the products at the matrix units' rate, and all other costs."""
-        products = self.images * (self.streamed if resident else self.out_channels) * _product(self.windows) * self.in_channels * _product(self.taps)
+        channels = self.streamed if resident else self.out_channels
+        products = self.images * channels * _product(self.windows) * self.in_channels * _product(self.taps)
         return products / self.target.macs_per_cycle(self.element, self.sums) + self._around(resident)
 
     def cycles(self, resident: bool) -> NDArray[np.float64]:

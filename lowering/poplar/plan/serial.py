@@ -28,7 +28,7 @@ STEPS = {  # of which the cheapest is taken, as eighths of the least power of tw
     "rows": (*range(5, 15), 16, 20),
     "channels": (5, 6, 8, 12, 16),
 }
-FULL = 0.5  # share of a tile from which a product of resident weights in one step is compared with one in several, which cut its rows more evenly
+FULL = 0.5  # share of a tile from which a product of resident weights is also priced in several steps, which cut its rows more evenly
 GAIN = 0.98  # of the cycles in one step: several are more program
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.dialects.data import StoredAttr
+from populus.dialects.data import TABLE, StoredAttr
 from populus.dialects.poplar.memory import ConstOp, StorageOp
 from populus.dialects.support.element_types import dtype_of
 from populus.dialects.support.mmap_file import mapped
@@ -39,7 +39,7 @@ class Constants:
         """
         if storage not in self._arrays:
             value = storage.value
-            if hollow and isinstance(value, StoredAttr) and value.data.is_released:
+            if hollow and isinstance(value, StoredAttr) and TABLE.is_released(value.data):
                 self._arrays[storage] = np.empty(math.prod(storage.type.shape), dtype_of(storage.type.element))
                 self._hollow.add(storage)
             else:
@@ -53,7 +53,7 @@ class Constants:
         storage = next((s for s, a in self._arrays.items() if a.ctypes.data <= begin < a.ctypes.data + a.nbytes), None)
         if storage is None or not isinstance(storage.value, StoredAttr):
             return pack()
-        forms, place = storage.value.data.packed, (begin - self._arrays[storage].ctypes.data, key)
+        forms, place = TABLE.forms(storage.value.data), (begin - self._arrays[storage].ctypes.data, key)
         found = forms.get(place)
         if found is None:
             self._fill(storage)
@@ -66,7 +66,7 @@ class Constants:
             self._hollow.discard(storage)
             self._arrays[storage][:] = storage.array().reshape(-1)
             assert isinstance(storage.value, StoredAttr), storage
-            storage.value.data.bytes = self._arrays[storage].view(np.uint8)
+            TABLE.keep(storage.value.data, self._arrays[storage].view(np.uint8))
 
     def note(self, panels: Iterable[object]) -> None:
         """Records the constants that panels were packed from."""
@@ -85,11 +85,11 @@ class Constants:
         if array is None or not isinstance(value, StoredAttr):
             return
         if not _covers(packed, array):
-            if value.data.remake is not None:
-                value.data.release(value.data.remake)
+            if (remake := TABLE.remake(value.data)) is not None:
+                TABLE.release(value.data, remake)
             return
-        value.data.release(partial(_unpacked, packed, array.ctypes.data, array.size, array.dtype))
-        if value.data.is_mapped and (file := mapped(array)) is not None:
+        TABLE.release(value.data, partial(_unpacked, packed, array.ctypes.data, array.size, array.dtype))
+        if TABLE.is_mapped(value.data) and (file := mapped(array)) is not None:
             file.release_part(array.ctypes.data, array.nbytes)
 
     def release_all(self, in_use: set[StorageOp]) -> None:
