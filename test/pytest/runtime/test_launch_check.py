@@ -271,3 +271,29 @@ def test_a_launch_writes_what_its_kernel_states_and_reads_no_more(name: str, mon
         whole = np.add.reduceat(changed[written], np.arange(0, written.sum(), min(items))) if written.any() else np.ones(1)
         assert (whole > 0).all(), launch.kernel.key
         assert all(r.tobytes() == results[0].tobytes() for r in results), launch.kernel.key
+
+
+DOUBLED = """
+poplar.graph @main target <gc200, tiles = 4> {
+  %k = poplar.const "k" dense<2.0> : tensor<16xf32> on [16 in 4] order [0] : !poplar.tensor<16xf32>
+  %a = poplar.var "a" on [16 in 4] order [0] : !poplar.tensor<16xf32>
+  %b = poplar.var "b" on [16 in 4] order [0] : !poplar.tensor<16xf32>
+  poplar.stream_in "a" to %a : !poplar.tensor<16xf32>
+  poplar.execute "b" {
+    poplar.family @map {expr = #expr.fn<mul(_1, _2)>} for (i = 16 in 4) on (i)
+      in x1 = %a[i] : !poplar.tensor<16xf32>
+      in x2 = %k[i] : !poplar.tensor<16xf32>
+      out y = %b[i] : !poplar.tensor<16xf32>
+  }
+  poplar.stream_out %b to "b" : !poplar.tensor<16xf32>
+}
+"""
+
+
+def test_a_constant_on_guarded_memory_is_no_variable(tmp_path, monkeypatch):
+    monkeypatch.setenv("POPULUS_GUARD", "1")
+    monkeypatch.setenv(VARIABLE, "1")
+    path = tmp_path / "doubled.mlir"
+    path.write_text(DOUBLED)
+    a = np.arange(16, dtype=np.float32)
+    np.testing.assert_array_equal(populus.compile(path, engine="native").run({"a": a})["b"], 2 * a)

@@ -87,7 +87,8 @@ class NativeProgram(NumpyProgram):
     def load(self) -> None:
         self.workspace.busy = self.workspace.own(8).view(np.int64)
         if checks():
-            arena = self._memory.values() if self._arena is None else [self._arena]
+            own = [array for storage, array in self._memory.items() if storage not in self._constants]  # on guarded memory
+            arena = own if self._arena is None else [self._arena]
             self.check = LaunchCheck(lambda v: None if self.is_constant(v) else self.array(v), self._users, self.workspace.memories, arena)
         super().load()
         self.table, times = assembled(self.library, self.body, self.blocks())
