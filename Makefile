@@ -10,6 +10,7 @@
 # triples: each triple of producer, layout op and consumer of a table, or CASE, or every STEP-th, or CI's SAMPLE; TURN has other pairs and values.
 # check-ops: `check-op` on every built-in op, or on OPS.
 # docs: the documentation site, build/site/index.html, every link checked.
+# prove: small nets and layers, and every 40th of ONNX's node tests, proved from their first pass to their tiles (docs/proof.md).
 # mutants: faults planted in tile programs, patterns made wrong, and mistakes planted in a copy of the sources (or those of FILES), chosen and
 #   drawn, one at a time, and what catches each.
 # validate: every pass of the nine nets, a transformer layer and training steps, with results before and after it.
@@ -22,7 +23,7 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 PACKAGE := .venv/.package
 
-.PHONY: demo docs first-screen test lint lit pytest portability bench wheel packages blocks levels fuzz triples check-ops validate mutants soak screens
+.PHONY: demo docs first-screen test lint lit pytest portability bench wheel packages blocks levels fuzz triples check-ops validate prove mutants soak screens
 
 demo: $(PACKAGE)
 	@$(BIN)/populus demo
@@ -111,6 +112,10 @@ mutants: $(READY)
 	@$(BIN)/pytest -q test/pytest/test_validation.py
 	@$(BIN)/python -m benchmarks.mutants $(FILES)
 	@$(BIN)/python -m benchmarks.drawn_mutants
+
+prove: $(READY)
+	@$(BIN)/python -m benchmarks.proofs --quick
+	@$(BIN)/python -m benchmarks.proofs --nodes 40
 
 validate: $(READY)
 	@$(BIN)/python -m benchmarks.validation

@@ -141,6 +141,12 @@ def lstm() -> onnx.ModelProto:
     return recurrent(sequence=9, inputs=4, hidden=4)
 
 
+def gru() -> onnx.ModelProto:
+    g = Graph()
+    y = g.op("GRU", "x", g.weight(1, 15, 3), g.weight(1, 15, 5), g.weight(1, 30), outputs=2, hidden_size=5)
+    return _model(g, g.op("Relu", y), [80, 1, 2, 5], x=[80, 2, 3])
+
+
 def _body(g: Graph, name: str, inputs: list[str], outputs: list[str]) -> onnx.GraphProto:
     """Makes a graph of a loop or branch, whose own names begin with `name`."""
     own = {v for node in g.nodes for v in node.output} | {t.name for t in g.initializers} | {*inputs}
@@ -203,7 +209,7 @@ MODELS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     f.__name__: f
     for f in (
         slices, views, concats, pads, strided, grouped, transposed_windows, averages, sums, long_sums, normalised, attention, rows,
-        looked_up, bert, lstm, scanned, counted, while_loop, branches,
+        looked_up, bert, lstm, gru, scanned, counted, while_loop, branches,
     )
 }  # fmt: skip
 """Models by name."""

@@ -12,10 +12,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.rewriter import Rewriter
 
 import populus
+from benchmarks.models import mlp
 from helpers.command import command
 from helpers.proof_models import MODELS
 from populus.dialects import expr
 from populus.dialects.data import ConstantOp, constant
+from populus.dialects.poplar.affine import box, every, read_map
 from populus.dialects.poplar.compute import FamilyOp
 from populus.dialects.poplar.partition import Access
 from populus.dialects.poplar.types import Field, FieldsAttr
@@ -24,9 +26,12 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.pipeline import WATCHING
 from populus.lowering.poplar import merge
 from populus.lowering.popops import fuse
+from populus.proof.equivalence import compare
 from populus.proof.passes import proving
-from populus.proof.report import PROVED, UNDECIDED
+from populus.proof.report import PROVED, REFUTED, UNDECIDED
+from populus.proof.terms import Terms
 from populus.tools.main import main
+from populus.training.session import TrainingSession
 
 OPEN = {"rows": {"popart-fuse"}, "bert": {"popart-fuse"}, "counted": {"popart-fuse"}}
 """Passes that are not decided, by model: products of one operand become one product of joined weights, whose values are new; an integer
@@ -139,6 +144,22 @@ def test_another_body_of_a_loop_is_not_proved(monkeypatch, name):
     also(monkeypatch, fuse, "PopopsFusePass", change)
     assert {row.passes for row in rows_of(MODELS[name]()) if row.verdict != PROVED} == {"popops-fuse"} | OPEN.get(name, set())
     assert "popops-fuse" in refused(MODELS[name]())
+
+
+def test_what_two_programs_share_is_computed_from_inputs_and_not_drawn():
+    t = Terms()
+    squares = t.reduced("square_add", box(()), read_map("{ [] -> [i] : 0 <= i < 4 }"), t.input("x", (4,), True), every((4,)))
+    clamped = t.elementwise(expr.call("max", expr.Arg(1), 0.0), box(()), [squares], True)
+    assert compare(t, {"y": (squares, ())}, {"y": (clamped, ())}).verdict == UNDECIDED
+    halved = t.elementwise(expr.Arg(1) * 0.5, box(()), [squares], True)
+    assert compare(t, {"y": (squares, ())}, {"y": (halved, ())}).verdict == REFUTED
+
+
+def test_a_training_step_has_no_false_alarm():
+    with proving(run=False) as prover:
+        TrainingSession(mlp(), loss="cross_entropy", optimizer="adam", engine="numpy")
+    assert not [row for row in prover.rows if row.verdict == REFUTED]
+    assert {"popart-to-popops", "popops-fuse"} <= {row.passes for row in prover.rows if row.verdict == PROVED}, prover.rows
 
 
 def test_an_unwritten_result_is_refuted(monkeypatch):

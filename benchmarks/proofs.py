@@ -1,0 +1,151 @@
+"""Proofs of whole compiles: for each model and target the passes that are proved, refuted and not decided, and seconds of one core.
+
+    python -m benchmarks.proofs                     # the table of docs/proof.md: nets, layers, loops, steps
+    python -m benchmarks.proofs --quick             # small ones, half a minute
+    python -m benchmarks.proofs --nodes 100         # ONNX's node tests, each of which is compiled to tiles; every 100th
+
+Exit status 1 if a pass is refuted. Needs `islpy`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from time import process_time
+from typing import Any
+
+import onnx
+
+import populus
+from benchmarks.models import MODELS, NETS, conv_net, lstm, mlp
+from populus.dialects.support.diagnostics import PopulusError
+from populus.proof.passes import Prover, proving
+from populus.proof.report import PROVED, REFUTED, UNDECIDED
+from populus.training.session import TrainingSession
+
+QUICK = ("squeezenet", "bert_layer", "gpt_layer", "lstm of 16")
+TARGETS: dict[str, dict[str, Any]] = {"host": {}, "gc200": {"target": "gc200", "tiles": 1472}}
+
+
+def compiled(make: Callable[[], onnx.ModelProto]) -> Callable[[dict[str, Any]], object]:
+    """Compiles a model with options."""
+    return lambda options: populus.compile(make(), **options)
+
+
+def trained(make: Callable[[], onnx.ModelProto]) -> Callable[[dict[str, Any]], object]:
+    """Compiles the step that trains a model, with options."""
+    return lambda options: TrainingSession(make(), loss="cross_entropy", optimizer="adam", **options)
+
+
+ALL: dict[str, Callable[[dict[str, Any]], object]] = {
+    **{name: compiled(MODELS[name]) for name in ("squeezenet", "bert_layer", "gpt_layer")},
+    "lstm of 16": compiled(lambda: lstm(sequence=40, inputs=16, hidden=16)),
+    "training step (mlp)": trained(mlp),
+    "training step (conv_net)": trained(conv_net),
+    **{name: compiled(MODELS[name]) for name in ("lstm", *NETS)},
+}
+
+
+class TooLong(Exception):
+    """Raised where a model takes longer than its limit."""
+
+
+@contextmanager
+def limited(seconds: int) -> Generator[None]:
+    """Raises TooLong after so many seconds."""
+
+    def stop(*_: object) -> None:
+        raise TooLong(f"longer than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def proved(make: Callable[[], object], limit: int) -> tuple[Prover | None, str]:
+    """Proves what is compiled by `make`. Returns the prover, and why there is none or a pass is refuted."""
+    prover = None
+    try:
+        with limited(limit), proving(run=False) as prover:
+            make()
+    except (PopulusError, TooLong) as why:
+        return prover, str(why).splitlines()[0]
+    return prover, ""
+
+
+def row(name: str, target: str, limit: int) -> tuple[str, bool]:
+    """Makes the line of a model and a target, and tells whether nothing is refuted."""
+
+    def make() -> object:
+        return ALL[name]({"engine": "numpy", **TARGETS[target]})
+
+    make()
+    begin = process_time()
+    make()
+    middle = process_time()
+    prover, why = proved(make, limit)
+    seconds = middle - begin
+    taken = process_time() - middle - seconds
+    rows = [] if prover is None else prover.rows
+    found = Counter(r.verdict for r in rows)
+    reasons = "; ".join(f"{r.passes}: {r.why}" for r in rows if r.verdict != PROVED) or why
+    share = f"{taken / seconds:.2f}" if rows and not why else ""  # of a compile that was stopped there is none
+    cells = (name, target, found[PROVED], found[REFUTED], found[UNDECIDED], f"{seconds:.2f}", f"{taken:.2f}", share, reasons[:120])
+    return f"| {' | '.join(map(str, cells))} |", not found[REFUTED]
+
+
+def nodes(step: int) -> bool:
+    """Proves every `step`th of ONNX's node tests, and prints how many are proved, and the reasons of the others."""
+    from onnx.backend.test.loader import load_model_tests
+
+    verdicts, reasons, cases = Counter[str](), Counter[str](), load_model_tests(kind="node")[::step]
+    for case in cases:
+        model = case.model if case.model is not None else onnx.load(f"{case.model_dir}/model.onnx")  # pyright: ignore[reportUnknownMemberType]
+        prover, why = proved(lambda model=model: populus.compile(model, engine="numpy", tiles=16), 30)
+        rows = [] if prover is None else prover.rows
+        worst = next((v for v in (REFUTED, UNDECIDED) for r in rows if r.verdict == v), PROVED)
+        verdict = worst if worst == REFUTED else "not compiled" if why or not rows else worst
+        verdicts[verdict] += 1
+        if verdict != PROVED:
+            reason = why or next((f"{r.passes}: {r.why}" for r in rows if r.verdict == worst), "no tiles")
+            reasons[f"{verdict}: {reason[:90]}"] += 1
+            if verdict == REFUTED:
+                print(f"{case.name}: {reason}")
+    print(f"{len(cases)} node tests: {', '.join(f'{n} {v}' for v, n in verdicts.most_common())}")
+    print("\n".join(f"{n:5} {reason}" for reason, n in reasons.most_common(60)))
+    return not verdicts[REFUTED]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Prints the table, or the counts of node tests."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small models only")
+    parser.add_argument("--nodes", type=int, metavar="N", help="every Nth of ONNX's node tests")
+    parser.add_argument("--models", nargs="+", choices=list(ALL), help="these models")
+    parser.add_argument("--limit", type=int, default=120, help="seconds for a model")
+    args = parser.parse_args(argv)
+    warnings.simplefilter("ignore")
+    if args.nodes is not None:
+        return 0 if nodes(args.nodes) else 1
+    print("| model | target | proved | refuted | not decided | compile (s) | prove (s) | ratio | not decided, or why not |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    right = True
+    for name in args.models or (QUICK if args.quick else ALL):
+        for target in TARGETS:
+            line, holds = row(name, target, args.limit)
+            print(line, flush=True)
+            right = right and holds
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
