@@ -9,7 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from populus import moved
 from populus.dialects.support import guard
 
 if TYPE_CHECKING:
@@ -70,7 +69,6 @@ _HOMES = {
 }
 
 guard.install()
-moved.install()
 
 
 def __dir__() -> list[str]:

@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from populus.dialects.expr import Expr, ExprAttr
 from populus.dialects.support import user_op_errors
-from populus.dialects.support.attribute_values import OPERANDS, Flag, Number, Text, TypedAttributes, Whole
+from populus.dialects.support.attribute_values import OPERANDS, TypedAttributes
 from populus.dialects.support.diagnostics import PlainErrors
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ def attribute(value: Plain) -> Attribute:
     match value:
         case Attribute():
             return value
-        case Number() | Whole() | Flag() | Text():
-            return value.attribute
         case bool():
             return IntegerAttr(int(value), i1)
         case int():

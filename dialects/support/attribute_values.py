@@ -1,13 +1,12 @@
 """Typed attributes of ops: the class body declares `alpha: float = number(0.01)`, and `self.alpha` is a float.
 
 The IR keeps an attribute: `op.properties["alpha"]` is a `FloatAttr`, and printing and parsing are xDSL's. A declaration without a
-type, `alpha = number(0.01)`, gives a float that also answers as the attribute did, with a DeprecationWarning: `self.alpha.value.data`.
+type, `alpha = number(0.01)`, is the same to Python, and unknown to type checkers.
 """
 
 from __future__ import annotations
 
 import inspect
-import warnings
 from abc import ABCMeta, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
@@ -23,69 +22,17 @@ if TYPE_CHECKING:
     from xdsl.printer import Printer
 
 AttributeT_co = TypeVar("AttributeT_co", bound=Attribute, covariant=True)
-PLAIN_TYPES = ("bool", "float", "int", "str")
-
-
-class _AnswersAsAttribute:
-    """The parts of the IR attribute that a Python value answers for files written when accessors gave attributes."""
-
-    attribute: Attribute  # the value in the IR
-
-    def _part(self, name: str) -> Any:
-        text = f"an op's attribute is a Python value: use it as it is, without `.{name}`"
-        warnings.warn(text, DeprecationWarning, stacklevel=3)
-        return getattr(self.attribute, name)
-
-    @property
-    def type(self) -> Attribute:
-        """The type of the IR attribute."""
-        return self._part("type")
-
-
-class _Numeric(_AnswersAsAttribute):
-    @property
-    def value(self) -> Any:
-        """The value of the IR attribute, whose `data` is the number."""
-        return self._part("value")
-
-
-class Number(_Numeric, float):
-    """A float attribute's value."""
-
-
-class Whole(_Numeric, int):
-    """An integer attribute's value."""
-
-
-class Flag(_Numeric, int):
-    """A boolean attribute's value: Python has no subclasses of bool. Prints as True and False."""
-
-    def __repr__(self) -> str:
-        return str(bool(self))
-
-    __str__ = __repr__
-
-
-class Text(_AnswersAsAttribute, str):
-    """A string attribute's value."""
-
-    __slots__ = ()
-
-    @property
-    def data(self) -> str:
-        """The string of the IR attribute."""
-        return self._part("data")
+SCALARS = {"bool", "float", "int", "str"}
 
 
 class TypedConstraint(AttrConstraint[AttributeT_co]):
     """A constraint on an attribute whose accessor gives a Python value of type `PLAIN`.
 
-    `KIND`: the attribute's kind in schemas, pages and messages. `ANSWERING`: the class of values of a declaration without a type.
+    `KIND`: the attribute's kind in schemas, pages and messages.
     """
 
     KIND: ClassVar[str]
     PLAIN: ClassVar[type]
-    ANSWERING: ClassVar[type[_AnswersAsAttribute] | None] = None
 
     @abstractmethod
     def attribute_of(self, value: Any) -> Attribute:
@@ -107,18 +54,13 @@ def plain_value(attribute: Attribute) -> float | int | str:
 class _TypedAccessor:
     """Reads a property of an op as a Python value; takes values and attributes."""
 
-    def __init__(self, name: str, constraint: TypedConstraint[Attribute], plain: bool):
-        self.name, self.constraint, self.plain = name, constraint, plain
+    def __init__(self, name: str, constraint: TypedConstraint[Attribute]):
+        self.name, self.constraint = name, constraint
 
     def __get__(self, op: IRDLOperation | None, owner: type | None = None) -> Any:
         if op is None:
             return self
-        attribute = op.properties[self.name]
-        if self.plain or self.constraint.ANSWERING is None:
-            return self.constraint.value_of(attribute)
-        value = self.constraint.ANSWERING(plain_value(attribute))  # pyright: ignore[reportCallIssue]
-        value.attribute = attribute
-        return value
+        return self.constraint.value_of(op.properties[self.name])
 
     def __set__(self, op: IRDLOperation, value: Any) -> None:
         op.properties[self.name] = value if isinstance(value, Attribute) else self.constraint.attribute_of(value)
@@ -187,10 +129,10 @@ def _type_accessors(cls: type[IRDLOperation]) -> None:
             continue
         constraint = stated.constr
         declared, expected = _declared_type(cls, field), constraint.PLAIN.__name__
-        if declared in PLAIN_TYPES and declared != expected:
+        if declared and declared != expected and {declared, expected} & SCALARS:
             said = f"class {cls.__name__}: `{field}: {declared}` has values of type {expected}; declare `{field}: {expected}`"
             raise PyRDLOpDefinitionError(said)
-        setattr(cls, field, _TypedAccessor(name, constraint, declared == expected))
+        setattr(cls, field, _TypedAccessor(name, constraint))
 
 
 def _declared_type(cls: type, field: str) -> str:

@@ -16,7 +16,7 @@ from xdsl.ir import Attribute
 from xdsl.irdl import AnyAttr, AttrConstraint, VarConstraint, VerificationContext, prop_def
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.support.attribute_values import Flag, Number, Text, TypedConstraint, Whole
+from populus.dialects.support.attribute_values import TypedConstraint
 from populus.dialects.support.element_types import element_type_of
 
 
@@ -26,7 +26,6 @@ class Within(TypedConstraint[FloatAttr]):
 
     KIND: ClassVar = "float"
     PLAIN: ClassVar = float
-    ANSWERING: ClassVar = Number
     low: float = -math.inf
     high: float = math.inf
 
@@ -56,7 +55,6 @@ class WholeWithin(TypedConstraint[IntegerAttr]):
 
     KIND: ClassVar = "int"
     PLAIN: ClassVar = int
-    ANSWERING: ClassVar = Whole
     low: int = -(1 << 63)
     high: int = (1 << 63) - 1
 
@@ -85,7 +83,6 @@ class TrueOrFalse(TypedConstraint[IntegerAttr]):
 
     KIND: ClassVar = "bool"
     PLAIN: ClassVar = bool
-    ANSWERING: ClassVar = Flag
 
     def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
         if not isinstance(attr, IntegerAttr) or cast("IntegerAttr[Any]", attr).type != i1:
@@ -107,7 +104,6 @@ class OneOf(TypedConstraint[StringAttr]):
 
     KIND: ClassVar = "string"
     PLAIN: ClassVar = str
-    ANSWERING: ClassVar = Text
     choices: tuple[str, ...]
 
     def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:

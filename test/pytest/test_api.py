@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -15,7 +12,6 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text
 from populus.lowering.driver.pipeline import Pipeline
-from populus.moved import MOVED
 from populus.program.signature import Signature
 from populus.program.source import level_of
 
@@ -147,11 +143,3 @@ def test_a_python_list_is_no_array_of_the_right_type_by_luck():
 def test_a_dynamic_dimension_is_refused_with_its_tensor():
     with pytest.raises(PopulusError, match=r"'a0' is tensor<\?xf32>; a program has static shapes"):
         signature("tensor<?xf32>")
-
-
-@pytest.mark.parametrize("name", MOVED)
-def test_a_former_module_name_gives_the_module_of_today(name):
-    sys.modules.pop(name, None)
-    with pytest.deprecated_call(match=name):
-        former = import_module(name)
-    assert former is import_module(MOVED[name])

@@ -1,9 +1,8 @@
-"""Attributes of ops are Python values: those that the class declares, and those of files written when they were IR attributes."""
+"""Attributes of ops are Python values, whether the class declares their type or not."""
 
 from __future__ import annotations
 
 import copy
-import warnings
 from typing import ClassVar
 
 import pytest
@@ -19,7 +18,6 @@ from populus.dialects.popart.definition import definition_of
 from populus.dialects.support.constraints import choice, flag, number, whole
 from populus.dialects.support.element_types import tensor
 
-OLD = r"an op's attribute is a Python value: use it as it is, without `\.value`"
 X = create_ssa_value(tensor((2,), f32))
 
 
@@ -39,29 +37,17 @@ class TypedOp(UnaryOp):
 
 
 @irdl_op_definition
-class OldOp(UnaryOp):
+class UndeclaredOp(UnaryOp):
     """`y = alpha x`."""
 
-    name = "test.old"
+    name = "test.undeclared"
     alpha = number(0.5)
     axis = whole(1)
     keep = flag(True)
     mode = choice(("up", "down"), "up")
 
     def forward(self, x: Expr) -> Expr:
-        one = self.keep.value.data and self.mode.data == "up"
-        return select(self.alpha.value.data * x, x, x > self.axis.value.data) if one else x
-
-
-@irdl_op_definition
-class OldAnnotatedOp(UnaryOp):
-    """`y = alpha x`."""
-
-    name = "test.old_annotated"
-    alpha: FloatAttr = number(0.5)  # pyright: ignore[reportAssignmentType]
-
-    def forward(self, x: Expr) -> Expr:
-        return self.alpha.value.data * x
+        return select(self.alpha * x, x, x > self.axis) if self.keep and self.mode == "up" else x
 
 
 def test_a_declared_type_is_the_type_of_the_value():
@@ -90,40 +76,29 @@ def test_a_value_that_is_set_is_an_attribute_in_the_ir():
     assert op.alpha == 0.75 and op.properties["alpha"] == FloatAttr(0.75, f16)
 
 
-def test_the_old_spelling_has_the_same_formula_and_warns():
-    with pytest.warns(DeprecationWarning, match=OLD):
-        old = OldOp(X).formula()
-    with pytest.warns(DeprecationWarning, match=OLD):
-        annotated = OldAnnotatedOp(X).formula()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        new = TypedOp(X).formula()
-    assert old == new and str(annotated) == "mul(0.5, _1)"
-
-
 def test_an_undeclared_type_is_a_python_value_too():
-    op = OldOp(X, alpha=0.25)
-    assert op.alpha * 4 == 1.0 and op.axis + 1 == 2 and op.keep and op.mode == "up" and str(op.keep) == "True"
-    assert isinstance(op.alpha, float) and isinstance(op.axis, int) and isinstance(op.mode, str)
+    op = UndeclaredOp(X, alpha=0.25)
+    assert (op.alpha, op.axis, op.keep, op.mode) == (0.25, 1, True, "up")
+    assert [type(v) for v in (op.alpha, op.axis, op.keep, op.mode)] == [float, int, bool, str]
+    assert UndeclaredOp(X).formula() == TypedOp(X).formula()
 
 
-def test_a_built_in_op_answers_both_ways():
+def test_a_value_is_no_attribute():
     op = LeakyReluOp(X, alpha=0.25)
-    with pytest.warns(DeprecationWarning, match=OLD):
-        assert op.alpha.value.data == 0.25 and SoftmaxOp(X, axis=0).axis.value.data == 0
+    assert type(op.alpha) is float and type(SoftmaxOp(X, axis=0).axis) is int
     assert op.alpha == 0.25 and "alpha = 2.500000e-01 : f32" in str(op)
 
 
 def test_a_value_is_an_operators_attribute_again():
     op = LeakyReluOp(X, alpha=0.25)
     op.properties["alpha"] = FloatAttr(0.25, f16)
-    assert LeakyReluOp(X, alpha=op.alpha).properties["alpha"] == FloatAttr(0.25, f16), "its precision is kept"
-    flags = OldOp(X, keep=OldOp(X, keep=False).keep)
+    assert LeakyReluOp(X, alpha=op.alpha).alpha == 0.25
+    flags = UndeclaredOp(X, keep=UndeclaredOp(X, keep=False).keep)
     assert flags.properties["keep"] == IntegerAttr(0, i1)
 
 
 def test_literals_of_formulas_are_plain():
-    formula = OldOp(X).alpha * OldOp(X, keep=False).formula()
+    formula = UndeclaredOp(X).alpha * UndeclaredOp(X, keep=False).formula()
     assert type(formula.args[0].value) is float
 
 
@@ -144,6 +119,18 @@ def test_a_declared_type_that_the_values_do_not_have_is_refused():
         class WrongOp(UnaryOp):
             name = "test.wrong"
             alpha: int = number(0.5)  # pyright: ignore[reportAssignmentType]
+
+            def forward(self, x: Expr) -> Expr:
+                return x
+
+
+def test_a_declared_attribute_class_is_refused():
+    with pytest.raises(PyRDLOpDefinitionError, match="class FormerOp: `alpha: FloatAttr` has values of type float; declare `alpha: float`"):
+
+        @irdl_op_definition
+        class FormerOp(UnaryOp):
+            name = "test.former"
+            alpha: FloatAttr = number(0.5)  # pyright: ignore[reportAssignmentType]
 
             def forward(self, x: Expr) -> Expr:
                 return x
