@@ -3,6 +3,7 @@
 # portability: the tests of numbers as five other machines would run them; with FULL=1, under every setting that is known;
 #   with CPU=cascadelake (or alderlake, x86-64-v3, x86-64-v4), all tests as that one.
 # first-screen: what the README's first screen says, in a clone of this commit in which nothing was made.
+# view: the package as it is installed, in .venv/view, for tools that read files: its parts inside of populus.
 # wheel: dist/ has the wheel and the source distribution.  packages: both installed from dist/ into an empty environment, and tried there.
 # blocks: every code block of every page and every notebook, by an installed wheel; with EXTRAS=mpi,examples,images,torch those of PyTorch too.
 # bench: times.  levels: every level of the nets of the onnx wheel and of torch's exports against the one above; MODELS=vgg19 of some.
@@ -23,18 +24,22 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 PACKAGE := .venv/.package
 
-.PHONY: demo docs first-screen test lint lit pytest portability bench wheel packages blocks levels fuzz triples check-ops validate prove mutants soak screens
+.PHONY: view demo docs first-screen test lint lit pytest portability bench wheel packages blocks levels fuzz triples check-ops validate prove mutants soak screens
 
 demo: $(PACKAGE)
 	@$(BIN)/populus demo
 
 test: lint lit pytest portability
 
-lint: $(READY)
+lint: $(READY) view
 	@echo "== ruff, basedpyright, import-linter"
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/basedpyright --level error
-	@$(BIN)/lint-imports --no-cache > .venv/lint-imports.log 2>&1 || { cat .venv/lint-imports.log; exit 1; }
+	@cd .venv/view && ../bin/lint-imports --no-cache --config ../../pyproject.toml > ../lint-imports.log 2>&1 || { cat ../lint-imports.log; exit 1; }
+
+view:
+	@rm -rf .venv/view && mkdir -p .venv/view/populus
+	@ln -s $(addprefix $(CURDIR)/,$(wildcard populus/*) dialects lowering runtime tools) .venv/view/populus
 
 lit: $(READY)
 	@echo "== lit"
@@ -142,4 +147,5 @@ $(READY): requirements.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
 	@$(BIN)/python -m pip uninstall --quiet --disable-pip-version-check --yes populus 2> /dev/null # another project's, which would shadow ours
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(MAKE) --no-print-directory view
 	@touch $(PACKAGE) $@

@@ -23,7 +23,8 @@ def foreign() -> str | None:
     if not folders:  # a single file
         return spec.origin or "populus"
     first = folders[0] / "__init__.py"
-    ours = first.is_file() and OURS in first.read_text(errors="replace") and (folders[0] / "tools" / "main.py").is_file()
+    commands = any((folder / "tools" / "main.py").is_file() for folder in (folders[0], folders[0].parent))  # inside; in a clone beside it
+    ours = first.is_file() and OURS in first.read_text(errors="replace") and commands
     return None if ours else str(folders[0])
 
 

@@ -6,8 +6,12 @@ outputs = program.run({"x": x})
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+if not os.path.isdir(os.path.join(__path__[0], "dialects")):
+    __path__.append(os.path.dirname(__path__[0]))  # in a clone, dialects and the others lie beside this folder; in a wheel, inside of it
 
 from populus.dialects.support import guard
 

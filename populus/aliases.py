@@ -16,14 +16,13 @@ from types import ModuleType, TracebackType
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.errors import printable
+from populus.dialects.support.package_hash import FOLDERS as OURS
 
 NAMES = ("popart", "popxl", "poptorch", "popdist")
 PAGES = {name: f"docs/{name}-compatibility.md" for name in NAMES[:3]}
-OURS = Path(__file__).parent
-# The package's folders may be links to folders beside it.
-FOLDERS = tuple(f.resolve() for f in (OURS, *(OURS / name for name in ("dialects", "lowering", "runtime", "tools"))))
 XDSL_INSTALLS = ("benchmarks", "docs", "scripts", "tests", "typings")  # packages beside its own, with names of usual folders
 LIBRARIES = tuple(Path(get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+FOLDERS = (*(Path(folder).resolve() for folder in OURS), *LIBRARIES)
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -135,7 +134,7 @@ def is_users(path: str) -> bool:
     if path.startswith("<"):
         return False
     real = Path(path).resolve()
-    return not any(real.is_relative_to(f) for f in (*FOLDERS, *LIBRARIES))
+    return not any(real.is_relative_to(f) for f in FOLDERS)
 
 
 def line_of_program(trace: TracebackType | None) -> str:

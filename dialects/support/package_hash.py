@@ -6,23 +6,31 @@ import hashlib
 import os
 from functools import lru_cache
 
+_ABOVE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # of `dialects`
+# The folders with this package's files: one where it is installed; in a clone `populus` and those beside it.
+FOLDERS = (
+    [_ABOVE]
+    if os.path.basename(_ABOVE) == "populus" and os.path.isfile(os.path.join(_ABOVE, "__init__.py"))
+    else [os.path.join(_ABOVE, name) for name in ("populus", "dialects", "lowering", "runtime", "tools")]
+)
+
 
 @lru_cache(1)
 def package_hash() -> str:
     """Hashes the name and content of each source file of the package. It takes some 15 ms, once a process."""
-    # .../populus/dialects/support/package_hash.py, as the package is imported: a path that is not resolved stays in it.
-    return hash_of_sources(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    return hash_of_sources(*FOLDERS)
 
 
-def hash_of_sources(root: str) -> str:
-    """Hashes the name and content of each source file below a folder."""
+def hash_of_sources(*roots: str) -> str:
+    """Hashes the name and content of each source file below folders."""
     digest = hashlib.sha256()
-    for folder, folders, names in os.walk(root, followlinks=True):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
-        for name in sorted(names):
-            if name.endswith((".py", ".c", ".h", ".txt")):
-                path = os.path.join(folder, name)
-                with open(path, "rb") as file:
-                    content = file.read()
-                digest.update(f"{os.path.relpath(path, root)}\0{len(content)}\0".encode() + content)
+    for root in roots:
+        for folder, folders, names in os.walk(root):
+            folders[:] = sorted(name for name in folders if name != "__pycache__")
+            for name in sorted(names):
+                if name.endswith((".py", ".c", ".h", ".txt")):
+                    path = os.path.join(folder, name)
+                    with open(path, "rb") as file:
+                        content = file.read()
+                    digest.update(f"{os.path.relpath(path, os.path.dirname(root))}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()

@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-_PACKAGE = Path(__file__).parents[2]  # by its name in the package, which is a link
+from populus.dialects.support.package_hash import FOLDERS
+
+_FOLDERS = frozenset(map(Path, FOLDERS))
+
 
 
 def is_ours(file: str) -> bool:
     """Tells whether a file is of this package."""
-    return _PACKAGE in Path(file).parents
+    return not _FOLDERS.isdisjoint(Path(file).parents)
 
 
 def users_frame(depth: int = 1) -> FrameType:

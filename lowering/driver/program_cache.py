@@ -12,7 +12,6 @@ import contextlib
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +27,7 @@ from populus.dialects.data import TABLE, blobs_of, load_blobs, save_blobs
 from populus.dialects.signature import main_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.disk_cache import DiskCache, default_folder
+from populus.dialects.support.package_hash import package_hash
 from populus.lowering.driver import sources
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.files import parse_text, text_of
@@ -126,17 +126,6 @@ def _module_of(kind: type) -> ModuleType | None:
         return None
     module = sys.modules.get(kind.__module__)
     return module if getattr(module, "__file__", None) is not None else None
-
-
-@lru_cache(1)
-def package_hash() -> str:
-    """Hashes every file of this package's code."""
-    digest = sha256()
-    root = Path(__file__).resolve().parents[2]
-    for folder in ("dialects", "lowering", "runtime", "populus"):
-        for path in sorted((root / folder).rglob("*.py") if (root / folder).is_dir() else ()):
-            digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 def signature_module(module: ModuleOp) -> ModuleOp:

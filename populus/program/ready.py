@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from populus.dialects.support.disk_cache import DiskCache, default_place
 from populus.dialects.support.errors import ProgramError
 from populus.dialects.support.guard import Guard
+from populus.dialects.support.package_hash import FOLDERS
 
 if TYPE_CHECKING:
     from pathlib import Path  # a hit imports neither it nor `tempfile`: with what these import they are a third of its time
@@ -228,7 +229,7 @@ def _text(value: object) -> str | None:
 def _package() -> list[tuple[str, int, int]]:
     """Lists the files of this package with sizes and times, and what it depends on."""
     found: list[tuple[str, int, int]] = []
-    folders = [os.path.dirname(os.path.realpath(__file__))]
+    folders = list(FOLDERS)
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:

@@ -1,9 +1,11 @@
-"""The repository keeps its own rules: names agree, links are there, the tables lead to what they name."""
+"""The repository keeps its own rules: names agree, no link is there, the tables lead to what they name."""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import re
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
@@ -57,10 +59,18 @@ def sources() -> list[Path]:
     return sorted(p for folder in (*FOLDERS, "populus", "test") for p in (ROOT / folder).rglob("*.py") if "Output" not in p.parts)
 
 
+def test_the_repository_has_no_links():
+    """A checkout without them, as on Windows, is the same tree."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("the files of a repository are asked for")
+    listed = subprocess.run(["git", "ls-files", "--stage"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert listed
+    assert not [line for line in listed.splitlines() if line.startswith("120000")]
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_populus_links_to_the_real_folder(folder):
-    link = ROOT / "populus" / folder
-    assert link.is_symlink() and str(link.readlink()) == f"../{folder}"
+def test_a_folder_at_the_top_is_a_package_of_populus(folder):
+    assert Path(importlib.import_module(f"populus.{folder}").__file__) == ROOT / folder / "__init__.py"
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -99,10 +109,8 @@ STATED = re.compile(r"^\s*# long: \S.*", re.MULTILINE)  # a longer one states it
 
 
 def product_sources() -> list[Path]:
-    """Gives the Python files of the product: no tests, and none twice through the links of `populus`."""
-    places = [ROOT / folder for folder in FOLDERS] + [ROOT / "populus"]
-    links = {ROOT / "populus" / folder for folder in FOLDERS}
-    return sorted(p for place in places for p in place.rglob("*.py") if not links & {*p.parents})
+    """Gives the Python files of the product: no tests."""
+    return sorted(p for folder in (*FOLDERS, "populus") for p in (ROOT / folder).rglob("*.py"))
 
 
 def too_long(text: str) -> list[str]:

@@ -31,8 +31,8 @@ NOTHING_TO_RUN = (
 PARTS = ("populus", "dialects", "lowering", "runtime", "tools")
 BESIDE = ("test", "docs", "examples", "benchmarks")  # of the source distribution, and not of the wheel
 SOURCES = (
-    *("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", "requirements.txt", "populus_tiles.py"),
-    *(*PARTS, *BESIDE),
+    *("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", "requirements.txt"),
+    *("populus_tiles.py", *PARTS, *BESIDE),
 )
 BUILD = "from setuptools import build_meta as b; b.build_{}(r'{}')"
 
@@ -52,7 +52,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (top / "copy").mkdir()
     for name in SOURCES:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, top / "copy" / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, top / "copy" / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, top / "copy" / name)
     source = built(top / "copy", "sdist", top / "sdist")
@@ -89,19 +89,22 @@ def test_the_wheel_has_every_file_that_the_repository_has(wheel: Path):
         there = set(archive.namelist())
         (metadata,) = (n for n in there if n.endswith("dist-info/METADATA"))
         head = HeaderParser().parsestr(archive.read(metadata).decode())
-    ours = (p.relative_to(ROOT / "populus") for p in walked(ROOT / "populus") if p.suffix in KINDS)
-    assert {f"populus/{path.as_posix()}" for path in ours} <= there
+    ours = (p.relative_to(ROOT) for part in PARTS for p in walked(ROOT / part) if p.suffix in KINDS)
+    assert {path.as_posix() if path.parts[0] == "populus" else f"populus/{path.as_posix()}" for path in ours} <= there
     assert not [name for name in there if name.startswith(BESIDE)]
     assert head["Name"] == "populus-tiles"
     assert "Topic :: Software Development :: Compilers" in head.get_all("Classifier", [])
+    page = head.get_payload()
+    assert page.startswith("# Populus")
+    assert re.findall(r"\]\(([^)]*)\)", page) == [link for link in re.findall(r"\]\(([^)]*)\)", page) if link.startswith("https://")] != []
 
 
 KINDS = (".py", ".pyi", ".js", ".css", ".json", ".txt", ".typed", ".c", ".h", ".mk", ".onnx", ".npz")
 
 
 def walked(folder: Path) -> list[Path]:
-    """Lists the files of a folder, through links."""
-    return [Path(at) / name for at, _, names in os.walk(folder, followlinks=True) for name in names if "__pycache__" not in at]
+    """Lists the files of a folder."""
+    return [Path(at) / name for at, _, names in os.walk(folder) for name in names if "__pycache__" not in at]
 
 
 def grouped() -> list[list[str]]:

@@ -45,11 +45,7 @@ ROOMS = (
 def files(room: str, suffix: str) -> list[Path]:
     """Gives the files of a room: those below it that belong to no narrower room."""
     inner = [other for other in ROOMS if other.startswith(f"{room}/")]
-    found = (p for p in (ROOT / room).rglob(f"*{suffix}") if not any((ROOT / i) in p.parents for i in inner))
-    return sorted(p for p in found if room != "populus" or not any((ROOT / "populus" / link) in p.parents for link in LINKS))
-
-
-LINKS = ("dialects", "lowering", "runtime", "tools")
+    return sorted(p for p in (ROOT / room).rglob(f"*{suffix}") if not any((ROOT / i) in p.parents for i in inner))
 
 
 def docstrings(path: Path) -> Iterator[tuple[int, ast.AST, str]]:

@@ -57,10 +57,11 @@ def test_the_distribution_has_a_name_of_its_own_and_its_scripts_begin_beside_the
 
 
 def test_nothing_suggests_to_install_the_strangers_populus():
-    install = re.compile(r"(pip3?|uv|pipx|uvx|poetry|conda)( \S+)*? (install|add)[^\n`]*\bpopulus(?!-tiles)\b|\bpopulus\[\w")
+    install = re.compile(r"(pip3?|uv|pipx|uvx|poetry|conda)( \S+)*? (install|add)[^\n`&]*\bpopulus(?!-tiles)\b|\bpopulus\[\w")
     assert install.search("pip install 'populus[images]'")
     assert install.search("pip install --upgrade populus")
     assert not install.search("pip install populus-tiles")
+    assert not install.search("pip install . && populus demo")
     folders = ("dialects", "docs", "examples", "lowering", "runtime", "tools", "populus", "benchmarks", "test/seeds", "test/exports")
     files = [p for folder in folders for p in (ROOT / folder).rglob("*") if p.suffix in (".md", ".py", ".toml", ".txt", ".html", ".js")]
     assert len(files) > 300
