@@ -17,15 +17,15 @@ from populus.lowering.onnx.to_popart.formula import Term
 from populus.lowering.onnx.to_popart.nn import spatial
 from populus.lowering.onnx.to_popart.tensor import sliced
 
-Tap = tuple[Term, Term]  # an index along a dimension, as a float, and the weight of the element there
+Tap = tuple[Term, Term]  # an index along a dimension, as a float, and the weight of the element there; below 0 is no element, but a 0
 CUBIC = -0.75  # the coefficient of ONNX's and PyTorch's cubic convolution
 
 
-def read(c: Conversion, x: SSAValue, taps: Sequence[Sequence[Tap]], rows: SSAValue | None = None) -> Iterator[Term]:
+def read(c: Conversion, x: SSAValue, taps: Sequence[Sequence[Tap]], rows: SSAValue | None = None, zeros: bool = True) -> Iterator[Term]:
     """Gives, for each choice of one tap in every dimension, the element there times its weight: [B, points, C].
 
     x: [N, C, size..]; indices and weights of taps: [B, points], or 1 in place of either. `rows`: [B, 1], i64, the image
-    that each of the B reads; without it, the b-th reads image b.
+    that each of the B reads; without it, the b-th reads image b. `zeros`: whether indices below 0 stand for zeros.
     """
     import numpy as np
 
@@ -35,11 +35,18 @@ def read(c: Conversion, x: SSAValue, taps: Sequence[Sequence[Tap]], rows: SSAVal
     image = c.constant(np.arange(n, dtype=np.int64).reshape(n, 1)) if rows is None else rows
     for choice in itertools.product(*taps):
         at, weight = Term(c, image), None
+        inside: Term | None = None
         for extent, (index, part) in zip(size, choice):
+            if zeros:
+                there = index >= 0
+                inside = there if inside is None else inside & there
+                index = index.max(0)
             at = at * extent + index.cast(i64)
             weight = part if weight is None else weight * part
         assert weight is not None
         elements = Term(c, c.insert(popart.GatherOp(table, at.value, axis=0)))
+        if inside is not None:  # 0 times an element that is not read may be NaN
+            elements = inside.reshape(*shape(inside.value), 1).where(elements, 0)
         yield elements * weight.cast(element(x)).reshape(*shape(weight.value), 1)
 
 
@@ -79,14 +86,15 @@ def weights(x: Term, mode: str) -> list[Tap]:
 def bounded(taps: list[Tap], n: int, padding: str, low: float, high: float) -> list[Tap]:
     """Moves the taps inside 0 .. n - 1.
 
-    `padding`: `zeros` gives a tap outside, or at no number, the weight 0, `border` clamps it, and `reflection` mirrors
+    `padding`: `zeros` gives a tap outside, or at no number, the index -1 and weight 0, `border` clamps it, and `reflection` mirrors
     it at `low` and `high`.
     """
     result: list[Tap] = []
     for index, weight in taps:
         if padding == "zeros":
             inside = (index >= 0) & (index < n)
-            index, weight = inside.where(index, 0), inside.where(weight, 0)
+            result.append((inside.where(index, -1), inside.where(weight, 0)))
+            continue
         elif padding == "reflection":
             mirrored = reflected(index, low, high)
             index = ((index < low) | (index > high)).where(mirrored, index)
@@ -152,7 +160,7 @@ def grid_sample(c: Conversion) -> Output:
         if mode == "nearest" and padding == "reflection":
             at = at.max(0).floor()
         taps.append(bounded(weights(at, mode), extent, padding, low, high))
-    y = total(read(c, x, taps)).value
+    y = total(read(c, x, taps, zeros=padding == "zeros")).value
     return c.reshape(c.transpose(y, (0, 2, 1)), (n, channels, *out))
 
 
@@ -194,7 +202,7 @@ def roi_align(c: Conversion) -> Output:
         spread = [tuple(Term(c, c.reshape(c.expand(v.value, whole), (count, points[0] * points[1]))) for v in tap) for tap in pair]
         flat.append([(index, weight) for index, weight in spread])
     mask = inside.reshape(count, points[0] * points[1])
-    flat[0] = [(index, mask.where(weight, 0)) for index, weight in flat[0]]
+    flat[0] = [(mask.where(index, -1), mask.where(weight, 0)) for index, weight in flat[0]]
     values = read(c, x, flat, c.reshape(batch, (count, 1)))
     split = (count, parts[0], ratio, parts[1], ratio, channels)
     if c.get("mode") == "max":

@@ -8,7 +8,7 @@ import pytest
 from onnx.helper import make_node
 
 import populus
-from helpers.every_engine import model_of, node, on_every_engine
+from helpers.every_engine import ENGINES, model_of, node, on_every_engine
 from populus import onnx_backend
 from populus.dialects.support.diagnostics import PopulusError
 
@@ -165,3 +165,15 @@ def test_an_offset_or_region_of_no_number_reads_zeros(special):
     model = model_of([node("RoiAlign", "x r b", "y", output_height=2, output_width=2, sampling_ratio=1)], inputs, {"b": np.array([0, 0])})
     for engine, found in on_every_engine(model, inputs).items():
         np.testing.assert_array_equal(found["y"][:, 0], [np.ones((2, 2)), np.zeros((2, 2))], err_msg=engine)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_sample_outside_of_a_picture_reads_none_of_its_elements(engine, mode):
+    x = np.full((1, 2, 3, 3), np.nan, F)
+    grid = np.array([[5, 5], [-5, 0], [0, 7]], F).reshape(1, 1, 3, 2)
+    model = model_of([node("GridSample", "x g", "y", mode=mode, padding_mode="zeros")], {"x": x, "g": grid})
+    assert not populus.compile(model, engine=engine, tiles=4).run({"x": x, "g": grid})["y"].any()
+    rois, batch = np.array([[20, 20, 24, 24]], F), np.array([0])
+    model = model_of([node("RoiAlign", "x r b", "y", output_height=1, output_width=1, sampling_ratio=2)], {"x": x, "r": rois, "b": batch})
+    assert not populus.compile(model, engine=engine, tiles=4).run({"x": x, "r": rois, "b": batch})["y"].any()
