@@ -153,7 +153,8 @@ CONSUMERS = {
         Consumer("pad", lambda c, x, s: pad(c, x, s, "constant"), floats=False),
         Consumer("pad-reflect", lambda c, x, s: pad(c, x, s, "reflect"), floats=False),
         Consumer("resize-nearest", lambda c, x, s: resize(c, x, s, "nearest")),
-        Consumer("resize-linear", lambda c, x, s: resize(c, x, s, "linear")),
+        # onnxruntime multiplies the second element by 0 for an output at the edge; test_resize.py has what is not finite.
+        Consumer("resize-linear", lambda c, x, s: resize(c, x, s, "linear"), values=FINITE),
         Consumer("grid-sample", grid_sample),
         Consumer("depth-to-space", lambda c, x, s: blocks(c, x, s, "DepthToSpace"), floats=False),
         Consumer("space-to-depth", lambda c, x, s: blocks(c, x, s, "SpaceToDepth"), floats=False),

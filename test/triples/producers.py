@@ -196,7 +196,8 @@ PRODUCERS = {
         Producer("layernorm-all", of(layer_norm, 1), exact=False, long=True, values=("dev1", "dev10", "dev100")),
         Producer("lrn", of(norm, "LRN"), exact=False, values=("dev1", "dev10")),
         Producer("resize-nearest", of(resize, "nearest", (2.0, 2.0), "asymmetric")),
-        Producer("resize-linear", of(resize, "linear", (2.0, 2.0)), exact=False),
+        # onnxruntime multiplies the second element by 0 for an output at the edge; test_resize.py has what is not finite.
+        Producer("resize-linear", of(resize, "linear", (2.0, 2.0)), exact=False, values=FINITE),
         Producer("resize-smaller", of(resize, "linear", (0.6, 0.7)), exact=False, gradient=False, values=("dev1",)),
         Producer("resize-cubic", of(resize, "cubic", (1.5, 2.0)), exact=False),
         Producer("grid-sample", grid_sample, exact=False, values=("dev1", "dev10", "dev100", "mean")),
