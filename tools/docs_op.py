@@ -11,18 +11,16 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
-import populus
 from populus.dialects.popart import POPART
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.popart.definition import Definition, built_in, definition_of
 from populus.dialects.popart.examples import Input
 from populus.dialects.popart.train import TRAIN
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.package_hash import FOLDERS
 from populus.lowering.driver import extensions
 from populus.lowering.driver.files import decode, read_bytes
 from populus.write.op_page import page
-
-ROOT = Path(populus.__file__).parent
 
 CONSTANTS = {  # attributes of a class, as opposed to methods
     "ONNX": "(domain, op type, version) of the ONNX node",
@@ -154,13 +152,13 @@ def _asked() -> tuple[tuple[str, str], ...]:
 
 
 def _questions() -> Iterator[tuple[str, str]]:
-    for folder in ("dialects", "lowering", "runtime", "tools", "."):
-        for path in sorted((ROOT / folder).rglob("*.py") if folder != "." else ROOT.glob("*.py")):
-            source = path.read_text()
-            if (folder == "dialects" and path.name != "tensor_op.py") or SUBJECTS.isdisjoint(re.findall(r"\w+", source)):
+    for root in map(Path, FOLDERS):
+        for path in sorted(root.rglob("*.py")):
+            source, file = path.read_text(), path.relative_to(root.parent).as_posix().removeprefix("populus/")
+            if (file.startswith("dialects/") and path.name != "tensor_op.py") or SUBJECTS.isdisjoint(re.findall(r"\w+", source)):
                 continue
             made = re.search(r'^    name = "([a-z-]+)"$', source, re.MULTILINE) if "(ModulePass)" in source else None
-            place = f"`{made[1]}`" if made else path.relative_to(ROOT).as_posix()
+            place = f"`{made[1]}`" if made else file
             for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.Attribute) and node.attr in CONSTANTS:
                     yield node.attr, place
