@@ -30,6 +30,7 @@ LEFT_OUT = {
     "runtime/engine/native/codegen/byte_tiles.py": "AMX: runs on few CPUs; `test_native_code.py` reads its text",
     "runtime/engine/native/kernels/byte_tile_blocks.py": "AMX",
     "runtime/engine/native/kernels/half_tiles.py": "AMX",
+    "runtime/engine/native/kernels/half_products.py": "AMX",
     "runtime/engine/native/run/launch_check.py": "a check, which computes no result",
     "runtime/engine/native/run/sharing.py": "simulates threads for `populus run --profile`: computes no result",
     "runtime/engine/native/frozen/link.py": "calls the system's linker",
@@ -320,8 +321,8 @@ def drawn(seed: int = SEED, count: int = COUNT, root: Path = ROOT) -> list[Edit]
 class Drawn:
     """A mistake as it is kept: in `file`, `old`, whole lines that stand there once, become `new`.
 
-    `caught`: the first net that caught it, and what failed there; empty if none did, or if it has not been run. `equivalent`: the reason
-    why it changes nothing that a program computes.
+    `caught`: the first net that caught it, and what failed there. `missed`: all nets ran, and none did. `equivalent`: the reason why it
+    changes nothing that a program computes.
     """
 
     file: str
@@ -330,6 +331,7 @@ class Drawn:
     old: str
     new: str
     caught: tuple[str, str] | None = None
+    missed: bool = False
     equivalent: str = ""
 
     @property

@@ -206,9 +206,10 @@ def _summed(_: str) -> str:
 def test_the_table_counts_the_net_that_caught_first():
     mistakes = [
         Drawn("lowering/popops/fuse.py", "", "", "", "", ("triples", "a")),
-        Drawn("lowering/poplar/map.py", "", "", "", ""),
+        Drawn("lowering/poplar/map.py", "", "", "", "", missed=True),
+        Drawn("lowering/poplar/graph.py", "", "", "", ""),
         Drawn("lowering/poplar/map.py", "", "", "", "", equivalent="no effect"),
     ]
     rows = table(mistakes)
-    assert "| lowering/poplar | 2 |  |  |  |  |  | 1 | 1 |" in rows
-    assert rows[-1] == "| all | 3 |  |  | 1 |  |  | 1 | 1 |"
+    assert "| lowering/poplar | 3 |  |  |  |  |  | 1 | 1 | 1 |" in rows
+    assert rows[-1] == "| all | 4 |  |  | 1 |  |  | 1 | 1 | 1 |"
