@@ -28,6 +28,8 @@ def pool(task: Task) -> Run:
     axes = [_Axis(task, d) for d in range(spatial)]
     ufunc = np.maximum if kind == "max" else np.add
     dtype = y.dtype if kind == "max" else arithmetic(y.dtype)
+    # Elements outside add nothing: a sum of -0.0 alone is -0.0.
+    outside = _lowest(dtype) if kind == "max" else 0.0 if kind == "square_sum" else -0.0
     if x.array.size == 0:  # every window is padding
         empty = _lowest(dtype) if kind == "max" else 0
         return lambda: y.fill(empty)
@@ -42,7 +44,7 @@ def pool(task: Task) -> Run:
         shape = (*source.shape[: 2 + d], axes[d].count, *source.shape[3 + d :])
         last = d == 0 and y.dtype == dtype
         target = y if last else task.scratch(shape, dtype)
-        steps += axes[d].steps(ufunc, source, target, 2 + d)
+        steps += axes[d].steps(ufunc, source, target, 2 + d, outside)
         source = target
     if kind == "average":
         counts = np.ones((), np.float64)
@@ -71,13 +73,13 @@ class _Axis:
         self.behind = task.ints("after")[d]
         self.count_padding = bool(task.number("count_padding"))
 
-    def steps(self, ufunc: np.ufunc, source: Array, target: Array, dim: int) -> list[Run]:
-        """Builds the steps of target = ufunc over the window's elements of source, along `dim`."""
+    def steps(self, ufunc: np.ufunc, source: Array, target: Array, dim: int, outside: Any) -> list[Run]:
+        """Builds the steps of target = ufunc over the window's elements of source, along `dim`; `outside` stands for padding."""
         steps: list[Run] = []
         for k in range(self.kernel):
             low, high, begin = self._span(k, source.shape[dim])
             if k == 0 and (low, high) != (0, self.count):
-                steps.append(partial(target.fill, _lowest(target.dtype) if ufunc is np.maximum else 0))
+                steps.append(partial(target.fill, outside))
             if low < high:
                 part = _along(source, dim, slice(begin, begin + reach(high - low, self.stride, 1, 1), self.stride))
                 out = _along(target, dim, slice(low, high))

@@ -246,3 +246,19 @@ def test_depthwise_weights_that_are_all_equal_are_no_exception():
     found, _ = run("Conv", x, (np.full((5, 1, 3, 3), 0.5, np.float32),), group=5)
     windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))
     np.testing.assert_allclose(found, windows.astype("f8").sum((-1, -2)) / 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_mean_of_negative_zeros_is_one_on_every_engine(name: str, dtype: Any):
+    shape, attributes = POOLS[name]
+    x = np.full(shape, -0.0, dtype)
+    for options in (attributes, {**attributes, "count_include_pad": 1}):
+        node = helper.make_node("AveragePool", ["x"], ["y"], **options)
+        inputs = [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), shape)]
+        graph = helper.make_graph([node], "one", inputs, [helper.make_empty_tensor_value_info("y")])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+        for engine in ("numpy", "strict", "native"):
+            y = populus.compile(model, engine=engine, tiles=4).run({"x": x})["y"]
+            inside = ~np.isnan(y)  # a window of padding alone has no mean
+            assert inside.any() and not y[inside].any() and np.signbit(y[inside]).all(), (engine, options)

@@ -109,7 +109,7 @@ class Columns:
         outside the plane, whether it is inside; `line_in_plane`: bytes from the plane's start to `line`, and the plane's end.
         """
         f, mask = self.f, f"<{self.lanes} x i1>"
-        neutral = f"splat ({self.form.type} {window_start(self.form.op, self.form.type)})"
+        neutral = f"splat ({self.form.type} {window_start(self.form.kind, self.form.type)})"
         name = f"llvm.masked.load.v{self.lanes}{SUFFIX[self.form.type]}.p0"
         places = [f.at(line, start, self.form.type) for start in self.starts]
 
@@ -201,7 +201,7 @@ def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str
     operands = OnPlanes(f, ending, 16, type, lanes)
     (tall, _), down, vector = form.kernel, form.strides[0], f"<{lanes} x {type}>"
     late = -(-tall // down)  # outputs under way
-    start = (vector, f"splat ({type} {window_start(form.op, type)})")
+    start = (vector, f"splat ({type} {window_start(form.kind, type)})")
     turns = f.add(rows, late - 1)
     plane_end = f.add(f.mul(f.sub(high, 1), x_row), f.mul(wide, BYTES[type]))
     # In the turns from `full` to `short` all rows are inside the plane.

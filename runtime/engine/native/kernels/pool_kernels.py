@@ -75,7 +75,7 @@ def _windows(kind: str, type: str, stride: int, name: str, machine: Machine) -> 
     x, y, other, xs, ys, tall, wide, y_row, rows, columns, high, broad, step, w_plane = f.args("pppppppiiiiiii")
     vector, item = f"<{LANES} x {type}>", 4 if type == "float" else 8
     op = "max" if kind == "max" else "add"
-    neutral = window_start(op, type)
+    neutral = window_start(kind, type)
 
     def plane(p: str) -> None:
         source, target = f.beyond(x, f.load("i64", f.at(xs, p, "i64"))), f.beyond(y, f.load("i64", f.at(ys, p, "i64")))
@@ -157,7 +157,7 @@ def _ones(kind: str, type: str, name: str, machine: Machine) -> str:
 
                 return f.loop(0, count, window_column, [(type, total)])
 
-            [total] = f.loop(0, high, window_row, [(type, window_start(op, type))])
+            [total] = f.loop(0, high, window_row, [(type, window_start(kind, type))])
             if kind == "average":
                 total = f.let(f"fdiv {type} {total}, {f.load(type, f.at(other, r, type))}")
             f.store(type, total, f.beyond(target, f.mul(r, y_row)))

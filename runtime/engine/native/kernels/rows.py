@@ -60,9 +60,9 @@ def identity(op: str, type: str) -> str:
     return {"add": "-0.0", "mul": "1.0", "max": number(-np.inf, type), "min": number(np.inf, type)}[op]
 
 
-def window_start(op: str, type: str) -> str:
-    """Returns what stands for elements outside a window; sums begin at 0.0, as products do."""
-    return "0.0" if op == "add" else identity(op, type)
+def window_start(kind: str, type: str) -> str:
+    """Returns what stands for elements outside a window: in a maximum, mean or sum nothing; squares and products begin at 0.0."""
+    return identity("max" if kind == "max" else "add", type) if kind in ("max", "average", "sum") else "0.0"
 
 
 def folded(f: Function, op: str, type: str, row: str, n: str, change: Callable[[str, str], str] | None = None) -> str:
