@@ -111,6 +111,28 @@ def test_other_types_targets_and_an_exact_mode_stay_direct():
         populus.compile(model(w, x), accuracy="fasst")
 
 
+@pytest.mark.parametrize(("accuracy", "further"), [("exact", 0), ("standard", 0), ("fast", 3)])
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_an_infinity_or_nan_goes_beyond_the_outputs_that_read_it_in_tiles_of_4_alone(value: float, accuracy: str, further: int):
+    rng = np.random.default_rng(8)
+    x, w = rng.normal(size=(1, 16, 28, 28)).astype(np.float32), rng.normal(size=(32, 16, 3, 3)).astype(np.float32)
+    finite = direct(x, w)
+    x[0, 3, 12, 12] = value
+    expected = direct(x, w)
+    own, near = (np.zeros(finite.shape, bool) for _ in range(2))
+    own[:, :, 11:14, 11:14] = True
+    near[:, :, 11 - further : 14 + further, 11 - further : 14 + further] = True
+    for engine in ("numpy", "native"):
+        y = populus.compile(model(w, x.shape), engine=engine, accuracy=accuracy).run({"x": x})["y"]
+        assert not np.isfinite(y[own]).any()
+        np.testing.assert_allclose(y[~near], finite[~near], rtol=0, atol=1e-5 * np.abs(finite).max())
+        assert np.isfinite(y[near & ~own]).all() == (accuracy != "fast"), engine
+        if accuracy == "exact":
+            np.testing.assert_array_equal(y[own], expected[own])
+        elif value == np.inf:
+            assert np.isnan(y[own]).sum() > own.sum() / 2 > np.isnan(expected[own]).sum() == 0
+
+
 def test_the_program_does_not_grow_with_channels_or_tiles():
     def ops(channels: int, side: int) -> int:
         module = populus.compile(model(np.ones((channels, channels, 3, 3), np.float32), (1, channels, side, side))).module("poplar")
