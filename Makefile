@@ -67,7 +67,7 @@ wheel:
 	@build/wheel-venv/bin/python -c "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')" > /dev/null
 	@ls dist
 
-EXTRAS ?= mpi,examples,images
+EXTRAS ?= mpi,examples,images,prove
 NEW = build/packages-venv/bin
 
 packages: wheel first-screen

@@ -18,7 +18,7 @@ PAGES: dict[str, Page] = {
         long=("populus check-op twice.py", "populus run squeezenet --target gc200 --check-levels", "populus profile resnet50"),
     ),
     "dialects/README.md": Page(not_run={"  onnx ": DRAWING}),
-    "CONTRIBUTING.md": Page(not_run={"make test": CLONE, ".venv/bin": CLONE}),
+    "CONTRIBUTING.md": Page(not_run={"make ": CLONE, ".venv/bin": CLONE}),
     "docs/add-an-op.md": Page(
         given=givens.add_an_op,
         framed={
@@ -91,10 +91,14 @@ PAGES: dict[str, Page] = {
         before={"onnx-expose-weights{names=": givens.closed, "populus train": givens.training},
         said={"populus-opt: silent": givens.no_gradient},
     ),
+    "docs/proof.md": Page(
+        not_run={"pip install": INDEX, "poplar-merge is refuted": "a refutation of a pass that was made wrong (test_passes.py)"}
+    ),
     "docs/tutorial.md": Page(given=givens.digits, not_run={"make ": CLONE, "source ": CLONE}),
     "examples/digits/README.md": Page(given=givens.digits, not_run={"pip install": INDEX}, long=("populus train", "epoch")),
     "populus/README.md": Page(given=givens.one_model),
     "runtime/README.md": Page(given=givens.session),
     "test/README.md": Page(not_run={"make test": CLONE, ".venv/bin": CLONE}),
     "test/fuzz/README.md": Page(given=givens.fuzz, not_run={"make fuzz": CLONE}),
+    "test/triples/README.md": Page(not_run={"make triples": CLONE}),
 }

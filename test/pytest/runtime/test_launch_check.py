@@ -18,7 +18,7 @@ from populus.runtime.engine.native.codegen.touched import Elements
 from populus.runtime.engine.native.kernels import pool_kernels, products
 from populus.runtime.engine.native.kernels.contraction import Product
 from populus.runtime.engine.native.run import epilogues, program
-from populus.runtime.engine.native.run.launch_check import VARIABLE
+from populus.runtime.engine.native.run.launch_check import VARIABLE, _overlap
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.numpy import NumpyProgram
 
@@ -297,3 +297,11 @@ def test_a_constant_on_guarded_memory_is_no_variable(tmp_path, monkeypatch):
     path.write_text(DOUBLED)
     a = np.arange(16, dtype=np.float32)
     np.testing.assert_array_equal(populus.compile(path, engine="native").run({"a": a})["b"], 2 * a)
+
+
+def test_no_elements_overlap_nothing():
+    none, some = Elements.at(64, 4, (0, 4), (3, 4)), Elements.at(0, 4, (100, 4))
+    assert none.count == 0
+    assert not _overlap(none.span, some.span)
+    assert not _overlap(some.span, none.span)
+    assert _overlap(some.span, some.span)

@@ -44,7 +44,9 @@ class Elements:
 
     @property
     def span(self) -> tuple[int, int]:
-        """First address, and the end."""
+        """First address, and the end; where there are no elements, an end before every address."""
+        if self.count == 0:
+            return self.base, -1
         low, high = (self.base + sum(int(f(t)) for t in self.tables) for f in (np.min, np.max))
         return low, high + self.item
 
