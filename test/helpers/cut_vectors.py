@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from populus.runtime.engine.native.codegen import cpu, jit
+from populus.runtime.engine.native.frozen import freeze
 
 VARIABLE = "POPULUS_CUT_CPU"  # names the CPU, one of `cpu.CPUS`
 CUT = "cut-"  # begins the names of such CPUs
 DOTS, PAIRS = "llvm.x86.avx512.vpdpbusd", "llvm.x86.avx512.pmaddw.d"
+_KNOWN = dict(cpu.CPUS["x86_64"])
 _HERE, _TARGET, _OPTIMISED = cpu._machine, jit.target_machine, jit.optimised  # pyright: ignore[reportPrivateUsage]
 
 
@@ -53,14 +55,18 @@ def without_instructions(text: str) -> str:
 
 def cut(name: str) -> cpu.Machine:
     """Describes a CPU of the table whose code the CPU at hand runs in its own instructions."""
-    here = _HERE(None)
-    return cpu.Machine(here.triple, f"{CUT}{name}", cpu.CPUS["x86_64"][name], here.llvmlite)
+    return cpu.Machine(here().triple, f"{CUT}{name}", _KNOWN[name], here().llvmlite)
 
 
 def machine(name: str | None) -> cpu.Machine:
     """Describes a CPU as `cpu.machine` does, and one whose features this one lacks as cut."""
-    known = cpu.CPUS["x86_64"].get(name or "")
-    return cut(str(name)) if known is not None and not cut(str(name)).enabled <= _HERE(None).enabled else _HERE(name)
+    lacks = name in _KNOWN and not cut(name).enabled <= here().enabled
+    return cut(name) if name is not None and lacks else _HERE(name)
+
+
+def here() -> cpu.Machine:
+    """Describes the CPU at hand, whatever code is made for."""
+    return _HERE(None)
 
 
 def install(name: str, patch: Callable[[object, str, object], None] = setattr) -> None:
@@ -70,11 +76,14 @@ def install(name: str, patch: Callable[[object, str, object], None] = setattr) -
         return cut(name) if named is None else machine(named)
 
     def target_machine(host: cpu.Machine, file: bool = False) -> Any:
-        return _TARGET(_HERE(None) if host.cpu.startswith(CUT) else host, file)
+        return _TARGET(here() if host.cpu.startswith(CUT) else host, file)
 
     def passed(text: str, host: cpu.Machine, file: bool = False) -> tuple[Any, Any]:
         return _OPTIMISED(without_instructions(text) if host.cpu.startswith(CUT) else text, host, file)
 
+    # A library that is built asks for the features of the instructions that it has.
+    features = {**freeze.FEATURES, "x86_64": tuple(f for f in freeze.FEATURES["x86_64"] if f in here().enabled)}
+    patch(freeze, "FEATURES", features)
     patch(cpu, "_machine", chosen)
     patch(jit, "target_machine", target_machine)
     patch(jit, "optimised", passed)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import populus
+from helpers import cut_vectors
 from helpers.command import command
 from populus.dialects.support.errors import ProgramError
 from populus.runtime.built import library as built_library
@@ -22,6 +24,7 @@ from populus.runtime.built.form import FEATURES, HEAD, PIECE, SUMS, checksum
 from populus.runtime.built.library import _arrays
 from populus.runtime.built.types import TYPES
 from populus.runtime.engine.native.codegen.cpu import machine
+from populus.runtime.session import Session
 from populus.tools.main import main
 
 pytestmark = pytest.mark.skipif(
@@ -166,7 +169,7 @@ def test_load_program_imports_numpy_and_nothing_else(folder):
     )
     others, ours = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
     assert others == "[]"
-    assert ours == "built dialects errors guard library moved runtime support types"  # each takes a millisecond or more
+    assert ours == "built dialects errors guard library runtime support types"  # each takes a millisecond or more
 
 
 def test_the_library_needs_only_the_c_library(folder):
@@ -350,7 +353,7 @@ def test_the_sums_of_a_file_depend_on_every_word_and_its_place():
 def test_a_library_for_another_cpu_refuses_to_load(tmp_path):
     """The runtime's table of features agrees with LLVM's, one by one."""
     populus.build(compiled(gather()), tmp_path)
-    path, host = tmp_path / "model.bin", machine()
+    path, host = tmp_path / "model.bin", cut_vectors.here()
     data = bytearray(path.read_bytes())
     judged = dict.fromkeys(f[1:] for f in host.features.split(",") if f[1:] in FEATURES[host.architecture])
     for name in judged:
@@ -430,8 +433,8 @@ def test_the_command_builds_and_refuses_in_one_line(tmp_path, capsys, monkeypatc
     assert not (tmp_path / "no").exists()
 
 
-def test_products_of_8_bit_integers_have_the_bits_of_the_native_engine(tmp_path):
-    """Their kernels use instructions that not every CPU has, and constants in layouts of their own."""
+def rounded_convolution() -> Any:
+    """A convolution of 8-bit integers: its kernels use instructions that not every CPU has, and constants in layouts of their own."""
     numbers = {"sx": np.float32(0.02), "zx": np.uint8(128), "sw": np.full(8, 0.01, np.float32), "zw": np.zeros(8, np.int8)}
     weights = np.arange(8 * 4 * 9, dtype=np.int64).reshape(8, 4, 3, 3) % 251 - 125
     constants = {**{n: np.asarray(v) for n, v in numbers.items()}, "w": weights.astype(np.int8)}
@@ -440,11 +443,29 @@ def test_products_of_8_bit_integers_have_the_bits_of_the_native_engine(tmp_path)
         helper.make_node("QLinearConv", ["q", "sx", "zx", "w", "sw", "zw", "sx", "zx"], ["c"], name="conv", pads=[1] * 4),
         helper.make_node("DequantizeLinear", ["c", "sx", "zx"], ["y"], name="out"),
     ]
-    program = compiled(model(nodes, [("x", [2, 4, 9, 9])], [("y", [2, 8, 9, 9])], constants))
+    return compiled(model(nodes, [("x", [2, 4, 9, 9])], [("y", [2, 8, 9, 9])], constants))
+
+
+def test_products_of_8_bit_integers_have_the_bits_of_the_native_engine(tmp_path):
+    program = rounded_convolution()
     inputs = program.signature.random()
     for cpu in ("native", "x86-64-v3") if machine().architecture == "x86_64" and "avx2" in machine().enabled else ("native",):
         populus.build(program, tmp_path / cpu, cpu=cpu)
         same(populus.load_program(tmp_path / cpu, threads=2).run(inputs), program.run(inputs))
+
+
+@pytest.mark.skipif(machine().architecture != "x86_64", reason="the CPUs are x86-64s")
+@pytest.mark.parametrize(("first", "second"), [("alderlake", "x86-64-v3"), ("cascadelake", "x86-64-v4")])
+def test_constants_are_packed_for_each_cpu_anew(first, second, tmp_path, monkeypatch):
+    """Two CPUs with vectors of one width, of which the second has no dot products of bytes, and other panels."""
+    if cut_vectors.machine(second).cpu != second:
+        pytest.skip(f"a library for {second} does not load on this CPU")
+    cut_vectors.use(first, monkeypatch)
+    program = rounded_convolution()
+    inputs = program.signature.random()
+    expected = Session(program.module("poplar"), "native").run(inputs)  # packs the weights
+    populus.build(program, tmp_path, cpu=second)
+    same(populus.load_program(tmp_path).run(inputs), expected)
 
 
 def test_what_needs_python_is_refused_with_its_node(tmp_path):

@@ -18,15 +18,17 @@ from populus.dialects.data import TABLE, StoredAttr
 from populus.dialects.poplar.memory import ConstOp, StorageOp
 from populus.dialects.support.element_types import dtype_of
 from populus.dialects.support.mmap_file import mapped
+from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.kernels.panels import Packed
 
 Array = NDArray[Any]
 
 
 class Constants:
-    """Constants of a program that are stored outside the IR, each with the panels packed from it."""
+    """Constants of a program that are stored outside the IR, each with the panels packed from it for a CPU, `host`."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: Machine) -> None:
+        self._host = host
         self._arrays: dict[ConstOp, Array] = {}
         self._hollow: set[ConstOp] = set()  # whose arrays have addresses, and no content yet
         self._packed: dict[ConstOp, list[Packed]] = {}
@@ -53,7 +55,8 @@ class Constants:
         storage = next((s for s, a in self._arrays.items() if a.ctypes.data <= begin < a.ctypes.data + a.nbytes), None)
         if storage is None or not isinstance(storage.value, StoredAttr):
             return pack()
-        forms, place = TABLE.forms(storage.value.data), (begin - self._arrays[storage].ctypes.data, key)
+        # Each CPU packs in its own way: a program that is built for another one shares no form with one that runs here.
+        forms, place = TABLE.forms(storage.value.data), (begin - self._arrays[storage].ctypes.data, self._host, key)
         found = forms.get(place)
         if found is None:
             self._fill(storage)

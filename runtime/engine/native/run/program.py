@@ -74,7 +74,7 @@ class NativeProgram(NumpyProgram):
         self._touching: dict[StorageOp, set[Operation]] | None = None
         self._shown: dict[StorageOp, SSAValue] = {}  # arguments bound to a stored constant
         self._unbound: dict[ConstOp, set[Operation]] = {}  # readers of a constant that are not bound yet
-        self.constants = Constants()
+        self.constants = Constants(self.library.host)
         self.check: LaunchCheck | None = None
         super().__init__(graph, views, states)
 
