@@ -27,6 +27,7 @@ from helpers.formulas import PAIRS, SPECIAL, agrees, mapped, one_op
 from helpers.op_cases import Case as OpCase
 from helpers.op_cases import cases as op_cases
 from helpers.wheel_models import LEFT_OUT, Case, cases
+from populus.dialects.expr import Arg, call
 from populus.dialects.support import disk_cache
 from populus.dialects.support.diagnostics import LocatingParser, verify
 from populus.dialects.support.element_types import dtype_of, element_of
@@ -38,11 +39,13 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library, library
 from populus.runtime.engine.native.kernels import circular_formulas
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.native_support import has_form
 from populus.runtime.engine.native.run import image, step_table
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.native.run.step_loop import WORKER
 from populus.runtime.engine.program import LoadedProgram
 from populus.runtime.session import Session
+from populus.runtime.tape import tape_of
 
 OPS = list(op_cases())
 TOLERANCES = {1: 0.13, 2: 1e-2, 4: 1e-5, 8: 1e-12}  # by bytes of an element: sums have another order, exp another polynomial
@@ -123,6 +126,17 @@ def test_a_formula_gives_the_bits_that_numpy_gives(expression, out, cpu):
     arrays = PAIRS if "_2" in expression else [SPECIAL]
     found, expected = mapped(expression, *arrays, out=out, cpu=cpu), mapped(expression, *arrays, out=out, engine="numpy")
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.int64, np.float32, np.float64])
+def test_a_copy_of_an_element_type_is_the_type(dtype):
+    """Arrays of files and of other processes have copies of NumPy's types: equal, of the same hash, and `isbuiltin` is 0."""
+    copied = np.dtype(dtype).newbyteorder("<")
+    assert (copied.isbuiltin, copied == dtype, hash(copied) == hash(np.dtype(dtype))) == (0, True, True)
+    tape_of.cache_clear()
+    assert has_form(tape_of(call("add", Arg(1), Arg(2)), (copied, copied)))  # which is kept, and served to all that ask for the type
+    a, name = np.arange(36, dtype=dtype), str(element_of(copied))
+    assert mapped("add(_1, _2)", a, a, out=name).tolist() == (a + a).tolist()
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])

@@ -12,7 +12,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, f32, f64, i1, i8, i16
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from populus.runtime.engine.native.kernels.native_support import BYTES, HALVES
+from populus.runtime.engine.native.kernels.native_support import BYTES, HALVES, of_numpy
 
 DType = np.dtype[Any]
 
@@ -22,7 +22,7 @@ def element_type(dtype: DType) -> Attribute:
     match dtype.kind, dtype.name:
         case "b", _:
             return i1
-        case "i" | "u", _ if dtype.isbuiltin == 1:
+        case "i" | "u", _ if of_numpy(dtype):
             return IntegerType(8 * dtype.itemsize)
         case _, name if name in HALVES:
             return i16

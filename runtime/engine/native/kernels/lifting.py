@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.runtime.engine.native.kernels.native_support import COMPARES
+from populus.runtime.engine.native.kernels.native_support import COMPARES, of_numpy
 from populus.runtime.tape import Tape, TapeStep
 
 Array = NDArray[Any]
@@ -61,7 +61,7 @@ def lifted(tape: Tape) -> tuple[Tape, list[Array]]:
 
 def _plain(literal: Array, bytes: bool) -> bool:
     """Tells whether a number is of a type that is computed with, finite, and not a simple one."""
-    if literal.dtype.isbuiltin != 1 or literal.dtype.kind not in STEPS or literal.dtype == np.float16:
+    if not of_numpy(literal.dtype) or literal.dtype.kind not in STEPS or literal.dtype == np.float16:
         return False
     value: float = literal.item()
     return math.isfinite(value) and (value not in SIMPLE or (bytes and literal.dtype.kind == "f"))

@@ -30,9 +30,14 @@ COMPOSED = frozenset(("abs", "bitwise_not", "int_divide", "int_power", "max", "m
 LOGICAL = frozenset(("logical_and", "logical_not", "logical_or", "logical_xor"))
 
 
+def of_numpy(dtype: DType) -> bool:
+    """Tells whether a type is NumPy's own, in the CPU's byte order. A copy of one is (its `isbuiltin` is 0), another library's is not."""
+    return dtype.isbuiltin != 2 and dtype.isnative
+
+
 def held(dtype: DType) -> bool:
     """Tells whether a register holds values of the type."""
-    plain = dtype.kind == "b" or (dtype.kind in "iu" and dtype.isbuiltin == 1)
+    plain = dtype.kind == "b" or (dtype.kind in "iu" and of_numpy(dtype))
     return plain or dtype.name in ("float32", "float64") or dtype.name in HALVES or dtype.name in BYTES
 
 
@@ -65,7 +70,7 @@ def fits(tape: Tape, step: TapeStep) -> bool:
                 break
             bounds.setdefault(made.name, float(tape.literals[literal[0] - len(tape.operands)]))
         value = next(i for i in made.args if i not in literal)
-    if to.kind not in "iu" or to.isbuiltin != 1 or to.itemsize > 2 or bounds.keys() != {"max", "min"}:
+    if to.kind not in "iu" or not of_numpy(to) or to.itemsize > 2 or bounds.keys() != {"max", "min"}:
         return False
     limits = np.iinfo(to)
     return bool(limits.min <= bounds["max"] <= limits.max and limits.min <= bounds["min"] <= limits.max)

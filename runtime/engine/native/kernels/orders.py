@@ -19,6 +19,7 @@ from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.elementwise import formula
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.native_support import of_numpy
 from populus.runtime.engine.native.kernels.panels import offsets
 
 FEW = 16  # up to so many are kept in order while a row is read
@@ -159,7 +160,7 @@ def top_k(library: Library, task: Task) -> list[Launch] | None:
         x, before = near, made
     n, k = x.shape[-1], y.shape[-1]
     kind = "u" if x.dtype.kind == "b" else x.dtype.kind
-    if kind not in "fiu" or x.dtype.isbuiltin != 1 or y.dtype.kind not in "iu" or n >= 1 << 31:
+    if kind not in "fiu" or not of_numpy(x.dtype) or y.dtype.kind not in "iu" or n >= 1 << 31:
         return None
     xs, ys = offsets(x.shape[:-1], x.strides[:-1]), offsets(y.shape[:-1], y.strides[:-1])
     bits, few = 8 * x.itemsize, k <= FEW

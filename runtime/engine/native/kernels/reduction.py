@@ -21,6 +21,7 @@ from populus.runtime.engine.native.kernels.copies import copy, dense
 from populus.runtime.engine.native.kernels.endings import TYPES
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.native_support import of_numpy
 from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.engine.native.kernels.rows import combine, folded, identity
 
@@ -152,7 +153,7 @@ def _kind(op: str, dtype: np.dtype[Any]) -> tuple[str, str] | None:
         return (OF_BOOLEANS[op], "i8") if op in OF_BOOLEANS else None
     if op in ("and", "or"):
         return None
-    if dtype.kind in "iu" and dtype.isbuiltin == 1:
+    if dtype.kind in "iu" and of_numpy(dtype):
         sign = "s" if dtype.kind == "i" else "u"
         return sign + op if op in ("max", "min") else OPS[op], f"i{8 * dtype.itemsize}"
     return (OPS[op], TYPES[dtype.name]) if dtype.name in TYPES else None

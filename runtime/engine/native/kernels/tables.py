@@ -17,6 +17,7 @@ from populus.runtime.engine.native.codegen.touched import Arguments, Elements, T
 from populus.runtime.engine.native.kernels.copies import copy, dense
 from populus.runtime.engine.native.kernels.endings import TYPES
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.native_support import of_numpy
 from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.engine.native.kernels.reduction import firsts, run_of
 from populus.runtime.engine.native.kernels.rows import combine
@@ -221,7 +222,7 @@ def multi_update(library: Library, task: Task) -> list[Launch] | None:
     table, indices, updates, y, op = task["table"], task["indices"], task["updates"], task["y"], task.text("op")
     if y.size == 0:
         return []
-    integer = y.dtype.kind in "iu" and y.dtype.isbuiltin == 1
+    integer = y.dtype.kind in "iu" and of_numpy(y.dtype)
     type = TYPES.get(y.dtype.name) or (f"i{8 * y.itemsize}" if op == "set" or integer else None)
     if integer and op in ("max", "min"):
         op = ("s" if y.dtype.kind == "i" else "u") + op

@@ -23,7 +23,7 @@ from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library, c_functions
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.native_support import HALVES
+from populus.runtime.engine.native.kernels.native_support import HALVES, of_numpy
 
 BLOCKS = 16  # units that threads share
 SCRATCH_BYTES = 1 << 24  # of all units together
@@ -74,7 +74,7 @@ def _touches(code: TileCode, args: Arguments, units: int) -> Touched:
 def _held(array: Array, wide: bool) -> bool:
     """Tells whether there is code for elements of a type, at these strides."""
     dtype = array.dtype
-    plain = dtype.kind in "biu" and dtype.isbuiltin == 1
+    plain = dtype.kind in "biu" and of_numpy(dtype)
     floats = dtype.name in TYPES or (dtype.name in HALVES and not wide)
     return (plain or floats) and all(s % array.itemsize == 0 for s in array.strides)
 
