@@ -3,8 +3,8 @@
     python -m benchmarks.drawn_mistakes          # lists those that `make mutants` plants
     python -m benchmarks.drawn_mistakes --draw   # draws them again, from the sources as they are now
 
-Nobody chooses them. They are kept in `drawn_mistakes.json`, with what caught each. What is left out is in `LEFT_OUT`, with the reason; and
-text that computes nothing: messages, docstrings, assertions, annotations, names.
+Nobody chooses them. They are kept in `drawn_mistakes.json`, with what caught each. `LEFT_OUT` has what is not drawn, with the reason; nor
+is text that computes nothing: messages, docstrings, assertions, annotations, names.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ EACH = 72  # triples of a check
 
 
 def triples(part: str) -> str:
-    """Judges a part of a sample of the triples: those that agree without a mistake."""
+    """Runs a part of a sample of the triples: those that agree without a mistake."""
     from triples.cases import Case
     from triples.forms import FORMS
     from triples.running import BATCH
@@ -186,7 +186,7 @@ def agreeing(parts: str) -> str:
 
 
 def load(part: str) -> str:
-    """Judges triples whose native programs are checked when they are loaded."""
+    """Runs triples whose native programs are checked when they are loaded."""
     os.environ["POPULUS_CHECK"] = "1"
     return triples(part)
 
@@ -195,7 +195,7 @@ SEEDS = {"graphs": 24, "tiles": 30, "levels": 8, "gradients": 6, "codelets": 6}
 
 
 def fuzz(name: str) -> str:
-    """Judges the first seeds of a fuzzer."""
+    """Runs the first seeds of a fuzzer."""
     from fuzz.children import FINDINGS
     from fuzz.table import TABLE
     from populus.dialects.support.diagnostics import PopulusError
@@ -280,7 +280,7 @@ def linked(source: Path, target: Path) -> None:
 
 
 class Plants:
-    """Copies of the sources, each with one mistake. What fails on the right sources too catches nothing, and stops the run."""
+    """Copies of the sources, each with one mistake. A check that fails on the right sources too catches nothing, and stops the run."""
 
     def __init__(self, folder: Path, cache: Path):
         self.folder, self.cache = folder, cache
@@ -338,7 +338,7 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Plants mistakes, and keeps what catches them. Those of text that stands no more are passed over."""
+    """Makes mistakes, and keeps what catches them. Those of text that stands no more are passed over."""
     index, of = map(int, options.share.split("/"))
     chosen = [(i, m) for i, m in enumerate(read()) if i % of == index and not m.equivalent and not (options.again and m.caught)]
     preload()

@@ -2,7 +2,7 @@
 
 A loop is the recurrence `s(0) = first, s(i + 1) = next(i, s(i))`. Another loop computes the same if each of its states begins as one of
 the recurrence's, and if its body, given those for its own, ends in what the recurrence's body ends in: by induction they are equal in
-every iteration. Which state is which is not known on tiles, where a variable may also be the iteration's number, a table that is filled
+every iteration. States are not told apart on tiles, where a variable may also be the iteration's number, a table that is filled
 row by row, or left over from the iteration before; so assignments are tried.
 """
 
@@ -29,7 +29,7 @@ Role: TypeAlias = "tuple[str, int]"
 
 @dataclass(frozen=True)
 class Part:
-    """What a loop carries: what it is before the first iteration, its shape, and whether it is of floats. `roles`: what it may be."""
+    """A value that a loop carries: what it is before the first iteration, its shape, whether it is of floats. `roles`: what it may be."""
 
     first: Pieces
     shape: tuple[int, ...]

@@ -17,7 +17,7 @@ class Once:
         self._found: dict[Hashable, tuple[tuple[object, ...], Any]] = {}
 
     def of(self, key: Hashable, objects: tuple[object, ...], make: Callable[[], T]) -> T:
-        """Returns the result for a key and objects, which `make` computes once. What `make` raises is not kept."""
+        """Returns the result for a key and objects, which `make` computes once. An exception of `make` is not kept."""
         full = (key, *map(id, objects))
         found = self._found.get(full)
         if found is None:
