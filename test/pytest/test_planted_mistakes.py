@@ -29,12 +29,12 @@ def test_a_planted_mistake_is_found_where_it_is(mistake: Mistake, monkeypatch: p
     assert min(counts) > 0, "no op was changed"
 
 
-def backwards(r: Any, op: Any, factor: Any, right: Any = convolution.with_factor) -> SSAValue | None:
-    return right(r, op, factor[::-1])
+def backwards(r: Any, op: Any, factor: Any, axis: int, right: Any = convolution.with_factor) -> SSAValue | None:
+    return right(r, op, factor[::-1], axis)
 
 
-def negated(r: Any, op: Any, term: Any, right: Any = convolution.with_term) -> SSAValue | None:
-    return right(r, op, -term)
+def negated(r: Any, op: Any, term: Any, axis: int, right: Any = convolution.with_term) -> SSAValue | None:
+    return right(r, op, -term, axis)
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("with_factor", backwards), ("with_term", negated)])
