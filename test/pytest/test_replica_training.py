@@ -176,7 +176,7 @@ def test_programs_of_popxl_and_popart_run_by_ranks():
 def test_a_rank_that_is_killed_while_it_writes_leaves_whole_checkpoints(tmp_path, populus):
     python = files(tmp_path)
     (tmp_path / "main.py").write_text(
-        "import os, sys\nfrom populus import checkpoint\nfrom populus.tools.main import main\n"
+        "import os, sys\nfrom populus.training import checkpoint\nfrom populus.tools.main import main\n"
         "settle, count = checkpoint._sums, []\n"
         "def sums(*args):\n    count.append(0)\n    len(count) == 3 and os.kill(os.getpid(), 9)\n    return settle(*args)\n"
         "checkpoint._sums = sums\nsys.exit(main())\n"
