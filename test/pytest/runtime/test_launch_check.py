@@ -305,3 +305,11 @@ def test_no_elements_overlap_nothing():
     assert not _overlap(none.span, some.span)
     assert not _overlap(some.span, none.span)
     assert _overlap(some.span, some.span)
+
+
+def test_elements_of_a_table_longer_than_a_piece_come_in_pieces():
+    elements = Elements.at(8, 4, (10, 4), (3, 40))
+    for most in (1, 4, 7, 100):
+        pieces = list(elements.pieces(most))
+        assert max(piece.size for piece in pieces) <= most
+        assert sorted(np.concatenate(pieces)) == [8 + 4 * i + 40 * j for j in range(3) for i in range(10)]

@@ -60,8 +60,12 @@ class Elements:
         if not tables:
             yield last
             return
-        for first in Elements(0, 1, tuple(tables)).pieces(max(1, most // last.size)):
-            yield np.add.outer(first, last).reshape(-1)
+        first, *rest = tables
+        step = max(1, most // last.size)
+        for begin in range(0, first.size, step):
+            part = np.add.outer(first[begin : begin + step], last).reshape(-1)
+            for others in Elements(0, 1, tuple(rest)).pieces(max(1, most // part.size)):
+                yield np.add.outer(others, part).reshape(-1)
 
 
 @dataclass(frozen=True)
