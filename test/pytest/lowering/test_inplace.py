@@ -19,7 +19,7 @@ from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.support.element_types import shape_of, tensor
 from populus.lowering.popart.inplace import mark
-from populus.lowering.popart.to_popops import _lower_block
+from populus.lowering.popart.to_popops import lower_block
 from populus.runtime.interpreter import evaluate_op
 from populus.runtime.session import Session
 
@@ -165,7 +165,7 @@ def marked_pair(priorities) -> tuple[PairOp, Block]:
 def test_each_result_may_overwrite_an_operand():
     pair, block = marked_pair([(0, 10.0), (1, 20.0, 1), (0, 5.0, 1)])
     assert list(pair.attributes[INPLACE].get_values()) == [0, 1]
-    _lower_block(block, None)
+    lower_block(block, None)
     made = list(block.ops)[-3:-1]
     assert [op.attributes[INPLACE].value.data for op in made] == [0, 1]
 
