@@ -50,6 +50,7 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("runtime/engine/native/kernels/half_", ("runtime/test_half_products.py",)),
     ("runtime/engine/native/kernels/packed_", ("runtime/test_packed_products.py",)),
     ("runtime/engine/native/kernels/winograd", ("runtime/test_winograd.py",)),
+    ("runtime/engine/native/kernels/places", ("runtime/test_winograd.py",)),
     ("runtime/engine/native/kernels/draws", ("runtime/test_poprand.py",)),
     ("runtime/engine/native/kernels/circular", (FUNCTIONS, "runtime/test_native_bits.py")),
     ("runtime/engine/native/kernels/wide_formulas", (FUNCTIONS, "runtime/test_native_bits.py")),
@@ -267,6 +268,8 @@ def failure(root: Path, cache: Path, check: str) -> str:
     os.close(read)
     if os.WIFSIGNALED(status):
         ended = signal.Signals(os.WTERMSIG(status))
+        if ended == signal.SIGTERM:
+            sys.exit(f"{check}: ended from outside")
         return f"{check}: {'does not end' if ended == signal.SIGXCPU or ended == signal.SIGKILL else ended.name}"
     return said
 
