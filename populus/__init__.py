@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from populus.dialects.support.diagnostics import PopulusError
     from populus.dialects.support.errors import ProgramError
     from populus.lowering.driver.content_hash import content_hash
-    from populus.lowering.driver.extensions import add_extension, load
+    from populus.lowering.driver.extensions import load
     from populus.program.building import build
     from populus.program.compile import compile
     from populus.program.program import Program
@@ -40,7 +40,6 @@ __all__ = [
     "ProgramError",
     "TrainingSession",
     "Vjp",
-    "add_extension",
     "build",
     "compile",
     "content_hash",
@@ -60,7 +59,6 @@ _HOMES = {
     "ProgramError": "dialects.support.errors:ProgramError",
     "TrainingSession": "training.session:TrainingSession",
     "Vjp": "training.derivatives:Vjp",
-    "add_extension": "lowering.driver.extensions:add_extension",
     "build": "program.building:build",
     "compile": "program.front:compile",
     "content_hash": "lowering.driver.content_hash:content_hash",

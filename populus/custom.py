@@ -43,7 +43,6 @@ from populus.dialects.popart import NoGradient, calls
 from populus.dialects.popart.array import array
 from populus.dialects.popart.base import BinaryOp, ElementwiseOp, PopartOp, UnaryOp
 from populus.dialects.popart.examples import Examples, Input
-from populus.dialects.popart.kernel import Config, Kernel
 from populus.dialects.poplar.tile_code import BoolVector, IntVector, Vector, bools, codelet, floats, ints, random_bits, uniform
 from populus.dialects.support.constraints import choice, elements, flag, number, numbers, tensors, text, texts, whole, wholes
 from populus.dialects.support.diagnostics import PopulusError
@@ -55,13 +54,11 @@ __all__ = [
     "BinaryOp",
     "BoolVector",
     "ClassVar",
-    "Config",
     "ElementwiseOp",
     "Examples",
     "Expr",
     "Input",
     "IntVector",
-    "Kernel",
     "NoGradient",
     "PopartOp",
     "PopulusError",

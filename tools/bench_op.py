@@ -1,4 +1,4 @@
-"""print the cycles of every kernel of the ops in a file, and compare them with a stored baseline"""
+"""print the cycles of each op in a file, and compare them with a stored baseline"""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from populus.dialects.popart.definition import definition_of
-from populus.dialects.popart.kernel import kernels_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.output_files import replacing
-from populus.dialects.table import context
 from populus.lowering.driver.extensions import Extension, read
 from populus.lowering.driver.files import decode, read_bytes
 from populus.program.compile import compile
@@ -23,10 +20,10 @@ SLOWER = 0.05  # the largest relative increase of cycles that passes
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus bench-op`."""
     add = parser.add_argument
-    add("file", metavar="FILE.py", help="a Python file that defines ops or kernels")
+    add("file", metavar="FILE.py", help="a Python file that defines ops")
     add("--target", default="gc200", metavar="T", help="the machine (gc200)")
     add("--tiles", type=whole(1), default=16, metavar="N", help="number of tiles to use (16)")
-    add("--baseline", metavar="F.json", help="stored cycles; exit 1 if a kernel takes 5%% more")
+    add("--baseline", metavar="F.json", help="stored cycles; exit 1 if an op takes 5%% more")
     add("--write", action="store_true", help="write the cycles to the baseline")
 
 
@@ -34,7 +31,7 @@ def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     found = cycles(read(args.file), args.file, args.target, args.tiles)
     if not found:
-        raise PopulusError(f"{args.file}: defines no op and no kernel to measure")
+        raise PopulusError(f"{args.file}: defines no op to measure")
     before = _read(args.baseline) if args.baseline is not None and not args.write else {}
     width = max(map(len, found))
     slower: list[str] = []
@@ -49,30 +46,17 @@ def execute(args: argparse.Namespace) -> int:
         with replacing(args.baseline) as path:
             path.write_text(json.dumps(found, indent=1) + "\n")
     if slower:
-        raise PopulusError(f"{args.baseline}: {len(slower)} kernels are slower by more than {SLOWER:.0%}: {'; '.join(slower)}")
+        raise PopulusError(f"{args.baseline}: {len(slower)} ops are slower by more than {SLOWER:.0%}: {'; '.join(slower)}")
     return 0
 
 
 def cycles(extension: Extension, file: str, target: str, tiles: int) -> dict[str, float]:
-    """Measures each kernel on the examples of its op that it can compute, by the machine's cost model: cycles by `acme.leaky_relu own`."""
-    ctx = context()
-    extension.register(ctx)
-    ops = dict.fromkeys([*(d.op for d in extension.definitions()), *(k.op for k in extension.kernels)])
+    """Measures each op on its examples, by the machine's cost model: cycles by the op's name."""
     found: dict[str, float] = {}
-    for op in ops:
-        model = OpModel(definition_of(op))
-        for known in kernels_of(ctx, op):
-            name = known.kernel.name
-            try:
-                summaries = [
-                    compile(model.module(example), target=target, tiles=tiles, load=[file], force_kernels=[f"{op.name}:{name}"])
-                    .profile()
-                    .summary
-                    for example in model.examples
-                ]
-            except PopulusError:  # the kernel does not support these operands
-                continue
-            found[f"{op.name} {name}"] = sum(float(s["cycles"]) for s in summaries)
+    for definition in (d for d in extension.definitions() if d.has_lowering):
+        model = OpModel(definition)
+        programs = [compile(model.module(example), target=target, tiles=tiles, load=[file]) for example in model.examples]
+        found[definition.op.name] = sum(float(p.profile().summary["cycles"]) for p in programs)
     return found
 
 
@@ -81,4 +65,4 @@ def _read(path: str) -> dict[str, float]:
         found = json.loads(decode(read_bytes(Path(path)), path))
         return {str(name): float(count) for name, count in found.items()}
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise PopulusError(f"{path}: no cycles of kernels: {error}; --write makes such a file") from error
+        raise PopulusError(f"{path}: no cycles of ops: {error}; --write makes such a file") from error

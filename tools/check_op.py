@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.popart import NoGradient
 from populus.dialects.popart.base import PopartOp
-from populus.dialects.popart.definition import Definition, definition_of
+from populus.dialects.popart.definition import Definition
 from populus.dialects.support import user_op_errors
 from populus.dialects.support.diagnostics import LocatingParser, PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of, value_bytes
@@ -25,7 +25,6 @@ from populus.lowering.driver.extensions import Extension, read
 from populus.lowering.onnx.op_schema import schemas
 from populus.lowering.popart.inplace import check_priorities
 from populus.tools.command import amount
-from populus.tools.kernel_check import kernel_agrees
 from populus.tools.op_gradients import Unmet, differences, is_float, one_sided
 from populus.tools.op_limits import TooLong, limit
 from populus.tools.op_model import Array, Example, OpModel, close, difference, off_by, others
@@ -63,13 +62,12 @@ def execute(args: argparse.Namespace) -> int:
             definitions = extension.definitions()
     except TooLong as error:
         raise PopulusError(f"{args.file}: {error}") from None
-    others = [definition_of(op) for op in dict.fromkeys(k.op for k in extension.kernels) if all(op is not d.op for d in definitions)]
-    if not definitions and not others:
+    if not definitions:
         raise PopulusError(f"{args.file}: defines no popart op to check")
     console, failed = Terminal(highlight=False, soft_wrap=True), 0
-    for definition in (*definitions, *others):
+    for definition in definitions:
         op = Checked(definition, extension, seconds=args.seconds)
-        rows = list(op.rows() if definition in definitions else op.kernels())
+        rows = list(op.rows())
         console.print(table_of(definition, rows))
         for line in lines(rows):
             failed += 1
@@ -142,15 +140,6 @@ class Checked(OpModel):
             ("docs", self.docs),
         ):
             yield self.row(part, of)
-        yield from self.kernels()
-
-    def kernels(self) -> Iterator[Row]:
-        """Checks the file's kernels of the op, a row for each."""
-        mine = [] if self.extension is None else [k for k in self.extension.kernels if k.op.name == self.definition.op.name]
-        for kernel in mine:
-            yield self.row("kernels", lambda kernel=kernel: kernel_agrees(self, self.extension, kernel))
-        if not mine:
-            yield Row("kernels", "none", "the file has no kernels of it")
 
     def row(self, part: str, of: Callable[[], tuple[str, str]]) -> Row:
         """Checks one part. Whatever the author's code does becomes the row's verdict."""

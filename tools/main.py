@@ -25,7 +25,7 @@ COMMANDS = {  # each is `populus.tools.<name>`, imported on use
     "docs-op": "print the page of an op, or of an op's attributes",
     "demo": "walk a ResNet-50 from ONNX down to a program for tiles, and run it",
     "train": "train a model on arrays from a file, with checkpoints",
-    "bench-op": "print the cycles of each kernel of the ops in a file",
+    "bench-op": "print the cycles of each op in a file",
     "bench": "print compile times, run times and machine costs of models",
 }
 

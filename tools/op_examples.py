@@ -99,7 +99,6 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
 
 # Ops that are part of others, and where to look instead.
 PARTS = {
-    "kernel": "popart-select-kernels makes it of another op; audit that op with a --load file of its kernels",
     "yield": "it ends the regions of if and loop; audit these",
 }
 

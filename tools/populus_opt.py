@@ -96,7 +96,6 @@ class PopulusOpt(xDSLOptMain):
         add("--stop-after", metavar="PHASE|PASS", help="skip the passes after a phase or a pass")
         add("--replace-phase", action="append", default=[], metavar="PHASE=PIPELINE", help="replace the passes of a phase, as for -p")
         add("--verify-legal", metavar="TARGET", help="fail unless a target supports every op of the resulting module")
-        add("--print-kernel-configs", action="store_true", help="print the ops' kernels and whether they fit, instead of the module")
         add("--audit-op", metavar="NAME", help="print the effect of each pass and engine on an op, and exit")
         add("--pass-statistics", action="store_true", help="print to standard error the passes that changed something, and op counts")
         add("--print-pipeline", action="store_true", help="print the passes that would run, and exit")
@@ -258,10 +257,6 @@ class PopulusOpt(xDSLOptMain):
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
         self.modules.append(prog)
-        if self.args.print_kernel_configs:
-            from populus.lowering.popart.select_kernels import described
-
-            return "".join(f"{line}\n" for line in described(self.ctx, prog, self._target()))
         if self.args.target in WRITERS:
             text = StringIO()
             WRITERS[self.args.target](prog, text)
@@ -269,10 +264,6 @@ class PopulusOpt(xDSLOptMain):
         if self.args.output_file is not None and not self.args.print_op_generic:
             return text_of(prog, locations=True)
         return super().output_resulting_program(prog)
-
-    def _target(self) -> str | None:
-        """Finds the machine that the pipeline targets."""
-        return next((t for p in self.passes.passes if (t := getattr(p, "target", None)) is not None), None)
 
     def finish(self) -> None:
         """Writes the files, once nothing can fail any more."""

@@ -66,7 +66,6 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
     add("--bound", action="append", default=[], metavar="NAME=N", help="the most iterations of the Loop NAME, where the data decide them")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
-    add("--force-kernel", action="append", default=[], metavar="OP:KERNEL", help="compute an op with this kernel regardless of its cost")
     add("--accuracy", default="standard", choices=list(ACCURACIES), help="exact: convolutions are sums in order; fast: errors of 1e-6")
     add("--cache", action="store_true", help="store the compiled program on disk, and reuse a stored one")
     add("--load", action="append", default=[], metavar="FILE.py", help="load ops and passes from a Python file")
@@ -116,7 +115,6 @@ def program_of(
             optimise=args.optimise,
             threads=args.threads,
             host=not args.no_host,
-            force_kernels=args.force_kernel,
             accuracy=args.accuracy,
             cache=args.cache,
             buckets=buckets,
@@ -243,8 +241,7 @@ def engine_of(program: Program, level: str) -> str | None:
 
 
 def remarks(program: Program, level: str) -> Iterator[str]:
-    """Gives a line for each op with a chosen kernel, and one that counts families without native code."""
-    yield from program.kernels()
+    """Gives a line that counts families without native code, if there are any."""
     if level == "poplar" and program.session.fallbacks:
         counted = ", ".join(f"{codelet} {n}" for codelet, n in sorted(program.session.fallbacks.items()))
         yield f"families without native code, run by NumPy: {counted}"

@@ -19,9 +19,6 @@ from populus.dialects.popart.conv import *
 from populus.dialects.popart.functions import *
 from populus.dialects.popart.gather import *
 from populus.dialects.popart.graphcore import *
-from populus.dialects.popart.kernel import *
-from populus.dialects.popart.layout import *
-from populus.dialects.popart.layout import LayoutAttr
 from populus.dialects.popart.logic import *
 from populus.dialects.popart.matmul import *
 from populus.dialects.popart.norm import *
@@ -34,4 +31,4 @@ from populus.dialects.popart.reshape import *
 from populus.dialects.popart.softmax import *
 from populus.dialects.popart.sparse import SparseType
 
-POPART = Dialect("popart", ops_of("popart.", globals()), [LayoutAttr, SparseType, TensorValueAttr])
+POPART = Dialect("popart", ops_of("popart.", globals()), [SparseType, TensorValueAttr])

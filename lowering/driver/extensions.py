@@ -1,5 +1,5 @@
-"""Extensions: a user's Python file (`--load my_op.py`) or installed package that adds ops, dialects, passes,
-patterns and kernels.
+"""Extensions: a user's Python file (`--load my_op.py`) or installed package that adds ops, dialects, passes
+and patterns.
 
 No other code is ever loaded.
 """
@@ -11,10 +11,9 @@ import inspect
 import linecache
 import os
 import sys
-import warnings
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -27,9 +26,8 @@ from xdsl.passes import ModulePass
 
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import RESERVED_DOMAINS, Definition, definition_of
-from populus.dialects.popart.kernel import Kernel, know, problem
 from populus.dialects.poplar.codelets import register as register_codelet
-from populus.dialects.poplar.target import Target, is_ours, make_target
+from populus.dialects.poplar.target import Target, is_ours
 from populus.dialects.poplar.target import register as register_target
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.support import registries
@@ -56,9 +54,7 @@ class Extension:
     attributes: list[type[Attribute]] = field(default_factory=list[type[Attribute]])
     passes: dict[str, Callable[[], type[ModulePass]]] = field(default_factory=dict[str, Callable[[], type[ModulePass]]])
     codelets: list[TileCode] = field(default_factory=list[TileCode])
-    kernels: list[Kernel] = field(default_factory=list[Kernel])
     targets: list[Target] = field(default_factory=list[Target])
-    only: str | None = None  # the only target for its kernels; None: every target
     patterns: list[type[Pattern[Any]]] = field(default_factory=list["type[Pattern[Any]]"])
 
     def definitions(self) -> list[Definition]:
@@ -66,7 +62,7 @@ class Extension:
         return [definition_of(op) for op in self.ops if issubclass(op, PopartOp)]
 
     def register(self, ctx: Context) -> None:
-        """Registers the file's dialects, ops, attributes, kernels and patterns in a context.
+        """Registers the file's dialects, ops, attributes and patterns in a context.
 
         Raises PopulusError, naming both files, if another file has an op of the same name or ONNX identity.
         """
@@ -78,7 +74,6 @@ class Extension:
             if op not in known_ops:
                 self._refuse_taken(op, known_ops)
                 ctx.load_op(op)
-        know(ctx, self.kernels, self.only)
         for attribute in self.attributes:
             if attribute not in known_attributes:
                 ctx.load_attr_or_type(attribute)
@@ -95,7 +90,7 @@ class Extension:
 
 
 def read(path: str | os.PathLike[str]) -> Extension:
-    """Runs a Python file and collects the dialects, ops, attributes, passes and kernels that it defines.
+    """Runs a Python file and collects the dialects, ops, attributes and passes that it defines.
 
     A file that changed since its last run is run again. Its ops are known only to contexts in which the
     caller registers the extension; `load` makes them known everywhere.
@@ -126,22 +121,17 @@ def installed() -> tuple[Extension, ...]:
     return tuple(extensions)
 
 
-_LOADED = registry(dict[str, "str | None"]())  # resolved path of a loaded file -> the only target for its kernels
+_LOADED = registry(dict[str, None]())  # resolved paths of loaded files, in order
 _LOADING = Guard()  # one thread at a time runs a file and registers its definitions
 
 
-def load(path: str | os.PathLike[str], target: str | None = None) -> Extension:
+def load(path: str | os.PathLike[str]) -> Extension:
     """Reads a file as `read` does, and makes its ops known to every later compilation of this process, and to
     ONNX.
 
-    `target`: the only target for its kernels; None: every target. Loading again replaces the earlier choice.
-
-    Raises PopulusError as `read` does, for an unknown target, and for an ONNX identity that another loaded
-    file has.
+    Raises PopulusError as `read` does, and for an ONNX identity that another loaded file has.
     """
     checked(path, (str, os.PathLike), "path", "the path of a Python file", PopulusError)
-    if target is not None:
-        make_target(target)
     with _LOADING.lock:
         extension = read(path)
         name = str(Path(path).resolve())
@@ -154,21 +144,13 @@ def load(path: str | os.PathLike[str], target: str | None = None) -> Extension:
 
         for definition in extension.definitions():
             register(definition)
-        _LOADED[name] = target
+        _LOADED[name] = None
         return extension
 
 
-def add_extension(path: str | os.PathLike[str], target: str | None = None) -> Extension:
-    """Loads a file as `load` does; warns if `target` is None, because its kernels then apply to every target."""
-    checked(path, (str, os.PathLike), "path", "the path of a Python file", PopulusError)
-    if target is None:
-        warnings.warn(f"{os.fspath(path)}: its kernels are added for every target; name the one that they are for", stacklevel=2)
-    return load(path, target)
-
-
 def digest(extension: Extension) -> str:
-    """Hashes the extension's own file or module, the modules that it imports, and the target of its kernels."""
-    return f"{sources.digest_of(extension.module)} {extension.only}"
+    """Hashes the extension's own file or module, and the modules that it imports."""
+    return sources.digest_of(extension.module)
 
 
 def forget(path: str | os.PathLike[str]) -> None:
@@ -178,7 +160,7 @@ def forget(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def restored() -> Generator[None, None, None]:
-    """Forgets, after a block, the files that it has loaded: their ops, kernels, codelets, machines and ONNX schemas."""
+    """Forgets, after a block, the files that it has loaded: their ops, codelets, machines and ONNX schemas."""
     try:
         with registries.restored():
             yield
@@ -191,7 +173,7 @@ def known() -> tuple[Extension, ...]:
     """Returns the extensions that need no `--load`: of installed packages, and of loaded files in their present
     state.
     """
-    return (*installed(), *(replace(read(path), only=target) for path, target in list(_LOADED.items())))
+    return (*installed(), *map(read, list(_LOADED)))
 
 
 def _collected(name: str, module: ModuleType) -> Extension:
@@ -208,7 +190,7 @@ def _collected(name: str, module: ModuleType) -> Extension:
         elif isinstance(value, type) and value.__module__ == module.__name__:
             _collect(extension, value)
     e = extension
-    if not any((e.dialects, e.ops, e.attributes, e.passes, e.codelets, e.patterns, e.kernels, e.targets)):
+    if not any((e.dialects, e.ops, e.attributes, e.passes, e.codelets, e.patterns, e.targets)):
         raise PopulusError(
             f"{name}: defines no op, dialect, attribute, pass or pattern; an op is a class with @irdl_op_definition and a name"
         )
@@ -238,10 +220,6 @@ def _collect(extension: Extension, value: type) -> None:
         extension.ops.append(value)
     elif issubclass(value, Pattern) and not abstract:
         extension.patterns.append(cast("type[Pattern[Any]]", value))
-    elif issubclass(value, Kernel) and not abstract:
-        if (why := problem(value)) is not None:
-            raise PopulusError(f"{extension.path}: kernel {value.__name__} {why}")
-        extension.kernels.append(value())
     elif not named or abstract:
         return
     elif issubclass(value, Operation):

@@ -18,7 +18,6 @@ from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.driver.program_cache import ProgramCache
-from populus.lowering.popart.select_kernels import PopartSelectKernelsPass
 from populus.lowering.poplar.plan.aims import aim_of
 from populus.program.buckets import BUCKETS, check_buckets
 from populus.runtime.engine import choice
@@ -129,7 +128,6 @@ class CompileOptions(MachineOptions):
     given them too, with these values.
     `bounds`: the most iterations of Loops, by name, that grow what they carry or collect rows; a run of more is refused.
     `narrow`: computes 64-bit types as 32-bit ones if the target lacks them, and checks for overflow.
-    `force_kernels`: `op:kernel`, the kernel that computes an op regardless of its cost.
     `host`: False refuses models that need the host (strings, images).
     `cache`: a folder of compiled programs, reused for models of equal content; True: the folder of POPULUS_CACHE.
     A cached program keeps the node names of the model that it was compiled from.
@@ -147,7 +145,6 @@ class CompileOptions(MachineOptions):
     values: Mapping[str, ArrayLike] | None = None
     bounds: Mapping[str, int] | None = None
     narrow: bool = False
-    force_kernels: Sequence[str] = ()
     host: bool = True
     cache: bool | str | os.PathLike[str] = False
     buckets: Sequence[int] = BUCKETS
@@ -180,8 +177,6 @@ class CompileOptions(MachineOptions):
         chosen = self.pipeline if isinstance(self.pipeline, Pipeline) else Pipeline.read(self.pipeline, known)
         if self.narrow:
             chosen = chosen.insert_before("poplin-to-poplar", PASSES["popops-narrow"]()())
-        if self.force_kernels:
-            chosen = chosen.replace("popart-select-kernels", PopartSelectKernelsPass(force=tuple(self.force_kernels)))
         if self.accuracy != "standard" and any(p.name == "poplin-to-poplar" for p in chosen.passes):
             chosen = chosen.with_options("poplin-to-poplar", winograd=ACCURACIES[self.accuracy])
         chosen.check()

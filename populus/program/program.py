@@ -30,7 +30,6 @@ from populus.lowering.driver.files import in_file
 from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.lowering.driver.program_cache import ProgramCache, key_of, signature_module
-from populus.lowering.popart.select_kernels import report
 from populus.program.options import CompileOptions
 from populus.program.signature import Signature
 from populus.program.source import Source, level_of
@@ -253,12 +252,6 @@ class Program:
                 if level not in self._modules:
                     self._modules[level] = self._compiled(level)
         return self._modules[level]
-
-    def kernels(self) -> list[str]:
-        """Explains the chosen kernels and the reorders between them, one line each; empty if no op has several kernels."""
-        if not any(extension.kernels for extension in self.source.extensions):
-            return []
-        return report(self.module("popart"))
 
     def profile(self) -> Profile:
         """Estimates tiles, bytes and cycles by the machine's cost model. Raises PopulusError above the poplar level."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from populus.program.source import Arrays
 
 # Before the first of these, the IR has all ops of a model, and none that a machine needs.
-_LATER = ("popart-select-kernels", "popart-outline", "popart-to-popops")
+_LATER = ("popart-outline", "popart-to-popops")
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,8 @@ def vjp(model: Model, wrt: Sequence[str], options: CompileOptions) -> Vjp:
     if not wrt:
         raise PopulusError("wrt is empty; it names the inputs and weights to differentiate with respect to")
     if read:
-        # Differentiation comes before the selection of kernels and the outlining of functions.
-        first = next(p.name for p in chosen.passes if p.name in ("popart-select-kernels", "popart-outline", "popart-to-popops"))
+        # Differentiation comes before the outlining of functions.
+        first = next(p.name for p in chosen.passes if p.name in ("popart-outline", "popart-to-popops"))
         chosen = exposing(chosen, read).insert_before(first, PopartAutodiffPass(wrt=read))
         if any(p.name == OnnxToPopartPass.name for p in chosen.passes):
             chosen = chosen.replace(OnnxToPopartPass.name, OnnxToPopartPass(gradients=True))

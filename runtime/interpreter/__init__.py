@@ -24,7 +24,6 @@ from populus.dialects.check import CloseOp
 from populus.dialects.data import ConstantOp
 from populus.dialects.host import CallOp
 from populus.dialects.popart.base import ElementwiseOp, PopartOp
-from populus.dialects.popart.kernel import KernelOp, evaluated
 from populus.dialects.signature import input_names, output_names
 from populus.dialects.support import user_op_errors
 from populus.dialects.support.diagnostics import PopulusError, where
@@ -47,7 +46,6 @@ def functions() -> dict[type[Operation], Callable[..., list[Array]]]:
     return {
         ConstantOp: _constant,
         CallOp: _host,
-        KernelOp: _kernel,
         **popops.FUNCTIONS,
         **poplin.FUNCTIONS,
         **popnn.FUNCTIONS,
@@ -59,10 +57,6 @@ def functions() -> dict[type[Operation], Callable[..., list[Array]]]:
 
 def _constant(op: ConstantOp) -> list[Array]:
     return [op.array()]
-
-
-def _kernel(op: KernelOp, *arrays: Array) -> list[Array]:
-    return evaluated(op, arrays, evaluate_op)
 
 
 def _host(op: CallOp, *arrays: Array) -> list[Array]:

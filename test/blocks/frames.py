@@ -99,11 +99,12 @@ class HistogramOp(PopartOp):
     def lower(self, b):
         return [calls.codelet(b, histogram, self.x, shape=(10,))]
 """
-KERNEL = """from populus.custom import *
-import populus
-from populus.dialects.popart.layout import NCHW8C
+KERNEL = """import populus
+from populus.custom import *
+from populus.lowering.driver.extensions import read
 
 LeakyReluOp = populus.load("leaky_relu.py").module.LeakyReluOp
+kernels = read("kernels.py").module
 
 
 BLOCK

@@ -27,7 +27,7 @@ PAGES: dict[str, Page] = {
             "EXAMPLES": Frame("gathered.py", GATHERED, ("populus check-op gathered.py --seconds 5",)),
             "def row_norm_vertex": Frame("norm.py", NORM, ("populus check-op norm.py --seconds 5",)),
             "def histogram": Frame("count.py", COUNT, ("populus check-op count.py --seconds 5",)),
-            "class Blocked(Kernel)": Frame("blocked.py", KERNEL, ("populus check-op blocked.py --seconds 5",)),
+            "class Blocked(": Frame("blocked.py", KERNEL, ("python check.py blocked.py",)),
         },
     ),
     "docs/build.md": Page(

@@ -20,7 +20,6 @@ from xdsl.ir import Block, Region
 
 from populus.dialects import popart
 from populus.dialects.popart.base import PopartOp
-from populus.dialects.popart.layout import Layout
 from populus.dialects.support.diagnostics import named
 from populus.dialects.support.element_types import element_of, ui8
 
@@ -301,9 +300,6 @@ def _rearranging(g: Generator) -> Iterator[Case]:
         pads = np.array([2, 0, 1, 0, 3, 4])
         yield Case(f"pad_{mode}", popart.PadOp, [x, None], {**positive, "mode": mode}, onnx=("Pad", {"mode": mode}), more=[pads])
         yield Case(f"pad_{mode}_crop", popart.PadOp, [x, None], {**mixed, "mode": mode})
-    yield Case("pack", popart.PackOp, [x], {})
-    yield Case("pack_in_threes", popart.PackOp, [x], {"layout": popart.LayoutAttr(Layout(3, 0))})
-    yield Case("unpack", popart.UnpackOp, [_floats(g, 2, 2, 3, 8)], {"extent": 11})
     yield Case("tile", popart.TileOp, [x], {"repeats": (2, 1, 3)}, onnx=("Tile", {}), more=[np.array([2, 1, 3])])
     indices = np.array([[0, -1], [2, 1]])
     yield Case("gather", popart.GatherOp, [x, indices], {"axis": 1}, onnx=("Gather", {"axis": 1}))

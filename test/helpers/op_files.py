@@ -1,5 +1,9 @@
 """Python files that several rows' tests load, behind the text of `examples/leaky_relu.py`."""
 
+from pathlib import Path
+
+KERNEL_SELECTION = Path(__file__).parents[2] / "examples/kernels/kernels.py"
+
 # A gradient that is an op of its own: X2, X10, P13.
 PAIR = '''
 
@@ -70,18 +74,21 @@ class ReverseOp(PopartOp):
 reverse = function_of(ReverseOp)
 '''
 
-# Kernels of the example's op: `blocked` in blocks of 8 channels, `planar` as the op itself is computed.
-KERNELS = """
+# Kernels of the example's op: `blocked` in blocks of 8 channels, `both` planar or packed; and the pass that chooses among them.
+KERNELS = f"""
+
+from dataclasses import dataclass
 
 from populus.dialects.popart import calls
-from populus.dialects.popart.kernel import Config, Kernel
-from populus.dialects.popart.layout import NCHW8C, PLANAR
+from populus.lowering.driver.extensions import read
+
+kernels = read({str(KERNEL_SELECTION)!r}).module
+NCHW8C, PLANAR, Config, Kernel = kernels.NCHW8C, kernels.PLANAR, kernels.Config, kernels.Kernel
 
 
 class Blocked(Kernel):
     op, name = LeakyReluOp, "blocked"
     arity, rank, dtypes = (1, 1), 4, (f32,)
-    dynamic_dims = frozenset({0})
 
     def configs(self, op):
         return [Config((NCHW8C,), (NCHW8C,), cost=0.25)]
@@ -98,11 +105,13 @@ class Both(Kernel):
         return [Config((PLANAR,), (PLANAR,), cost=0.9), Config((PLANAR,), (NCHW8C,), cost=4.0)]
 
     def lower(self, b, op, operands, config):
-        y = calls.map(b, op.formula(), *operands)
-        if config.outputs[0] == PLANAR:
-            return [y]
-        from populus.dialects.popart.layout import LayoutAttr, PackOp
-        return [b.insert(PackOp(y, layout=LayoutAttr(NCHW8C))).y]
+        return [config.outputs[0].packed(b, calls.map(b, op.formula(), *operands))]
+
+
+@dataclass(frozen=True)
+class AcmeSelectKernelsPass(kernels.SelectKernelsPass):
+    name = "acme-select-kernels"
+    KERNELS: ClassVar = (Blocked, Both)
 """
 
 # A dropout of one's own, whose seed is an operand: P23.

@@ -1,4 +1,4 @@
-"""Wrong definitions of an op that reads rows of a table, and of its kernels, for `populus check-op`."""
+"""Wrong definitions of an op that reads rows of a table, for `populus check-op`."""
 
 # Rows of a table by number.
 TABLE = '''
@@ -12,8 +12,6 @@ from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.examples import Input
-from populus.dialects.popart.kernel import Config, Kernel
-from populus.dialects.popart.layout import PLANAR
 from populus.dialects.support.constraints import elements, flag, tensors
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 
@@ -42,28 +40,6 @@ class PickOp(PopartOp):
 
     def independent(self):
         return [(1, 0, 0, 0)]
-
-
-class First(Kernel):
-    op, name = PickOp, "first"
-
-    def configs(self, op):
-        return [Config((PLANAR, PLANAR), (PLANAR,))]
-
-    def lower(self, b, op, operands, config):
-        y = calls.op(b, "gather", *operands, axis=0)
-        return [calls.op(b, "mul", y, calls.fill(b, -1.0 if op.negate else 1.0, calls.element(y)))]
-
-
-class Second(Kernel):
-    op, name = PickOp, "second"
-
-    def configs(self, op):
-        return [Config((PLANAR, PLANAR), (PLANAR,), cost=2.0), Config((PLANAR, PLANAR), (PLANAR,), cost=3.0)]
-
-    def lower(self, b, op, operands, config):
-        y = calls.op(b, "gather", *operands, axis=0)
-        return [calls.map(b, Arg(1) * (-1.0 if op.negate else 1.0), y)]
 '''
 
 # (name, texts and what replaces them, what the lines say)
@@ -82,21 +58,6 @@ WRONG_TABLES = [
         "an attribute that evaluate does not read",
         (("(-1 if self.negate else 1)", "1"),),
         ("attributes: with 'negate' = True popops gives other values than popart for y",),
-    ),
-    (
-        "two kernels that are wrong in two ways",
-        (("-1.0 if op.negate else 1.0, calls", "2.0, calls"), ("* (-1.0 if", "* unknown * (-1.0 if")),
-        ("kernels: kernel 'first' gives other values", "kernels: kernel 'second' fails at popops: NameError: name 'unknown'"),
-    ),
-    (
-        "a kernel that is wrong in its second configuration",
-        (("* (-1.0 if", "* (config.cost - 1.0) * (-1.0 if"),),
-        ("kernels: kernel 'second' gives other values than acme.pick for y",),
-    ),
-    (
-        "an attribute that a kernel does not read",
-        (("* (-1.0 if op.negate else 1.0)", "* 1.0"),),
-        ("kernels: with 'negate' = True kernel 'second' gives other values than acme.pick for y",),
     ),
     (
         "an attribute that no node can have",

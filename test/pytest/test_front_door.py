@@ -122,7 +122,6 @@ def test_a_program_shows_its_page(tmp_path, monkeypatch):
 
 WRONG = [
     ("path", populus.load),
-    ("path", populus.add_extension),
     ("folder", populus.load_program),
     ("folder", lambda bad: populus.build(compiled(), bad)),
     ("program", lambda bad: populus.build(bad, "built")),

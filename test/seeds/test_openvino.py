@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 import pytest
-from xdsl.parser import Parser
+from xdsl.builder import Builder
+from xdsl.rewriter import InsertPoint
 
 import populus
-from helpers.op_files import KERNELS, NO_LOWERING
-from populus.dialects.popart import KernelOp, LayoutAttr, PackOp, UnpackOp
-from populus.dialects.popart.kernel import Config, Known, impl_types, implementation, kernels_of
-from populus.dialects.popart.layout import NCHW8C, PLANAR
+from helpers.op_files import KERNEL_SELECTION, KERNELS, NO_LOWERING
+from populus.dialects.popart.definition import definition_of
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.table import context
 from populus.lowering.driver import extensions
 
 PICK = '''
@@ -132,32 +128,46 @@ def chain(extension, n=1, shape=(2, 11, 3, 3), dtype="float32", end=None):
     return b.module()
 
 
-def known(extension, module):
-    """(the first of its ops, the kernels by name)"""
-    ctx = context()
-    extension.register(ctx)
-    op = next(o for o in module.walk() if isinstance(o, extension.module.LeakyReluOp))
-    return op, {k.kernel.name: k for k in kernels_of(ctx, type(op))}
+def own_op(extension, module):
+    """The first of its ops."""
+    return next(o for o in module.walk() if isinstance(o, extension.module.LeakyReluOp))
+
+
+def selecting(extension, *force, name="inference"):
+    """A pipeline with the extension's choice of kernels, some forced."""
+    return extension.module.kernels.inference(*force, select=extension.module.AcmeSelectKernelsPass, name=name)
+
+
+def choices(extension, module, *force, target=None):
+    """(each op with its choice, the reasons)"""
+    made = extension.module.AcmeSelectKernelsPass(force=force, target=target)
+    (selection,) = made.selections(module)
+    return selection.chosen, selection.explained()
+
+
+def reorders(program):
+    """The reorders in a module whose kernels are chosen, by the shapes that they give."""
+    return [op.results[0].type.get_shape() for op in program.module("popart").walk() if op.name == "popops.dim_shuffle"]
 
 
 def test_V1_one_op_has_two_kernels_and_they_agree(changed):
     path = changed(more=KERNELS)
     extension = extensions.read(path)
     module, x = chain(extension), G.normal(size=(2, 11, 3, 3)).astype(np.float32)
-    for force in ("own", "blocked", "both"):
-        program = populus.compile(module, load=[path], tiles=4, force_kernels=[f"leaky_relu:{force}"])
-        assert [o.kernel.data for o in program.module("popart").walk() if isinstance(o, KernelOp)] == ([force] if force != "own" else [])
+    for force, left in (("own", ["acme.leaky_relu"]), ("blocked", []), ("both", [])):
+        program = populus.compile(module, load=[path], tiles=4, pipeline=selecting(extension, f"leaky_relu:{force}"))
+        assert [o.name for o in program.module("popart").walk() if o.name.startswith("acme")] == left
+        assert bool(reorders(program)) == (force == "blocked")
         for level in ("popart", "popops", "poplar"):
             assert program.run_at(level, {"x": x})["y"].tobytes() == np.where(x >= 0, x, np.float32(0.5) * x).tobytes()
 
 
 def test_V2_a_kernel_that_is_asked_about_another_op_is_our_mistake(changed):
     extension = extensions.read(changed(more=KERNELS))
-    _, kernels = known(extension, chain(extension))
     with populus.Builder() as b:
         relu = b.op("relu", b.input("x", (2, 11, 3, 3)))[0].owner
     with pytest.raises(AssertionError, match="kernel blocked is for acme.leaky_relu, and is asked about popart.relu"):
-        kernels["blocked"].refusal(relu, "gc200")
+        extension.module.Blocked().refusal(relu, "gc200")
 
 
 UNMET = [
@@ -173,14 +183,12 @@ def unmet(row, changed, monkeypatch):
     for name, value in stated.items():
         monkeypatch.setattr(extension.module.Blocked, name, value)
     module = chain(extension, **given)
-    op, kernels = known(extension, module)
-    assert kernels["blocked"].refusal(op, None) == message
-    text = populus.compile(module, load=[extension.path], level="popart").kernels()
-    assert all("blocked:" not in line or f"blocked: {message}" in line for line in text)
+    assert extension.module.Blocked().refusal(own_op(extension, module), None) == message
+    assert [f"blocked: {message}" in line for line in choices(extension, module)[1]] == [True]
     with pytest.raises(
         PopulusError, match=f"'n0': no kernel computes acme.leaky_relu: blocked: {message}; both: .*; own: blocked is forced"
     ):
-        populus.compile(module, load=[extension.path], force_kernels=["leaky_relu:blocked"])
+        populus.compile(module, load=[extension.path], pipeline=selecting(extension, "leaky_relu:blocked"))
 
 
 def test_V3_the_number_of_operands_is_a_requirement(changed, monkeypatch):
@@ -192,9 +200,9 @@ def test_V4_the_shape_is_static(changed):
     from xdsl.utils.test_value import create_ssa_value
 
     extension = extensions.read(changed(more=KERNELS))
-    op, kernels = known(extension, chain(extension))
+    op = own_op(extension, chain(extension))
     op.operands[0] = create_ssa_value(TensorType(f32, [DYNAMIC_INDEX, 11, 3, 3]))
-    assert kernels["blocked"].refusal(op, None) == "operand 0 is tensor<?x11x3x3xf32>; a static shape is expected"
+    assert extension.module.Blocked().refusal(op, None) == "operand 0 is tensor<?x11x3x3xf32>; a static shape is expected"
 
 
 def test_V5_the_rank_is_a_requirement(changed, monkeypatch):
@@ -207,54 +215,50 @@ def test_V6_the_element_type_is_a_requirement(changed, monkeypatch):
 
 def test_V7_a_kernel_reads_attributes_and_shapes_of_its_op(changed):
     extension = extensions.read(changed(more=KERNELS))
-    program = populus.compile(chain(extension), load=[extension.path], level="popops", force_kernels=["leaky_relu:blocked"])
-    op = next(o for o in program.module("popart").walk() if isinstance(o, KernelOp))
-    assert (op.inner.alpha, op.inner.x.type.get_shape()) == (0.5, (2, 11, 3, 3))
-    assert op.config == Config((NCHW8C,), (NCHW8C,))
+    module, seen = chain(extension), []
+    lower = extension.module.Blocked.lower
+    extension.module.Blocked.lower = lambda self, b, op, *rest: seen.append((op.alpha, op.x.type.get_shape())) or lower(self, b, op, *rest)
+    program = populus.compile(module, load=[extension.path], level="popops", pipeline=selecting(extension, "leaky_relu:blocked"))
     assert "mul(0.5, _1)" in str(program.module("popops"))
+    assert seen == [(0.5, (2, 11, 3, 3))]
 
 
 def test_V8_why_a_kernel_was_not_taken_is_kept_and_told_at_the_op(changed, tool, tmp_path):
     extension = extensions.read(changed(more=KERNELS))
     module = chain(extension, shape=(4, 8))
     (tmp_path / "m.mlir").write_text(str(module))
-    status, out, _ = tool("populus_opt", tmp_path / "m.mlir", "--load", extension.path, "--print-kernel-configs")
+    status, _, said = tool("populus_opt", tmp_path / "m.mlir", "--load", extension.path, "-p", "acme-select-kernels{explain=true}")
     assert status == 0
-    assert "acme.leaky_relu blocked: not eligible: operand 0 has 2 dimensions; 4 are expected" in out
+    assert "acme.leaky_relu: own: 32 cycles in (planar) -> (planar); blocked: operand 0 has 2 dimensions; 4 are expected" in said
     with pytest.raises(PopulusError, match="'n0': no kernel computes acme.leaky_relu: blocked: operand 0 has 2 dimensions"):
-        populus.compile(module, load=[extension.path], force_kernels=["acme.leaky_relu:blocked"])
+        populus.compile(module, load=[extension.path], pipeline=selecting(extension, "acme.leaky_relu:blocked"))
 
 
-def test_V9_the_configurations_are_listed(changed, tool, tmp_path):
+def test_V9_the_configurations_are_listed(changed):
     extension = extensions.read(changed(more=KERNELS))
-    (tmp_path / "m.mlir").write_text(str(chain(extension)))
-    status, out, _ = tool("populus_opt", tmp_path / "m.mlir", "--load", extension.path, "--print-kernel-configs")
-    assert status == 0
-    lines = [line.partition(": ")[2] for line in out.splitlines()]
-    assert lines == [
-        "acme.leaky_relu blocked (blocked 8 at 1) -> (blocked 8 at 1) any/tile/f32/blocked: 49.5 cycles",
-        "acme.leaky_relu both (planar) -> (planar) any/tile/f32/planar: 178.2 cycles",
-        "acme.leaky_relu both (planar) -> (blocked 8 at 1) any/tile/f32/blocked: 792 cycles",
-        "acme.leaky_relu own (planar) -> (planar) any/tile/f32/planar: 198 cycles",
-    ]
+    _, (line,) = choices(extension, chain(extension))
+    assert line == (
+        "'n0': acme.leaky_relu: both: 178.2 cycles in (planar) -> (planar); blocked (blocked 8 at 1) -> (blocked 8 at 1) 49.5; "
+        "own (planar) -> (planar) 198; both (planar) -> (blocked 8 at 1) 792"
+    )
 
 
 def test_V10_planar_is_a_layout():
-    assert (str(PLANAR), PLANAR.physical((2, 3, 4))) == ("planar", (2, 3, 4))
-    text = "#popart.layout<planar>"
-    assert str(Parser(context(), text).parse_attribute()) == text
-    assert Parser(context(), "#popart.layout<blocked 8 at 1>").parse_attribute() == LayoutAttr(NCHW8C)
+    kernels = extensions.read(KERNEL_SELECTION).module
+    assert (str(kernels.PLANAR), kernels.PLANAR.physical((2, 3, 4))) == ("planar", (2, 3, 4))
+    assert (str(kernels.NCHW8C), kernels.NCHW8C.physical((2, 11, 4))) == ("blocked 8 at 1", (2, 2, 4, 8))
 
 
 @pytest.mark.parametrize("channels", [3, 8, 17])
 def test_V11_packed_and_unpacked_is_the_same_and_padding_meets_nothing(channels, changed):
-    shape = (2, channels, 3, 2)
+    shape, blocked = (2, channels, 3, 2), extensions.read(KERNEL_SELECTION).module.NCHW8C
     x = G.normal(size=shape).astype(np.float32)
     with populus.Builder() as b:
-        packed = b.op(PackOp, b.input("x", shape))[0]
+        given, end = b.input("x", shape), Builder(InsertPoint.at_end(b.block))
+        packed = blocked.packed(end, given)
         b.output("packed", packed)
-        b.output("y", b.op(UnpackOp, packed, extent=channels)[0])
-    for level in ("popart", "popops", "poplar"):
+        b.output("y", blocked.unpacked(end, packed, channels))
+    for level in ("popops", "poplar"):
         found = populus.compile(b.module(), level=level, tiles=4).run({"x": x})
         assert found["packed"].shape == (2, -(-channels // 8), 3, 2, 8)
         assert found["packed"][:, -1, ..., (channels - 1) % 8 + 1 :].sum() == 0
@@ -263,8 +267,8 @@ def test_V11_packed_and_unpacked_is_the_same_and_padding_meets_nothing(channels,
     formula = ("return select(x, self.alpha * x, x >= 0)", "return exp(x)")
     extension = extensions.read(changed(formula, ("select\n", "exp, select\n"), more=KERNELS))
     module = chain(extension, shape=shape, end=lambda b, y: b.op("reduce_sum", y, axes=(1,))[0])
-    program = populus.compile(module, load=[extension.path], tiles=4, force_kernels=["leaky_relu:blocked"])
-    assert any(isinstance(o, PackOp) for o in program.module("popart").walk())
+    program = populus.compile(module, load=[extension.path], tiles=4, pipeline=selecting(extension, "leaky_relu:blocked"))
+    assert len(reorders(program)) == 2
     assert program.run({"x": x})["y"] == pytest.approx(np.exp(x).sum(1), rel=1e-5)
 
 
@@ -280,21 +284,18 @@ ASKED = []
 
 
 def test_V15_the_chosen_configuration_is_validated_and_may_be_vetoed(changed):
-    from helpers.op_files import KERNELS
-
     vetoing = KERNELS.replace("\n\nclass Both", VETO + "\n\nclass Both")
     extension = extensions.read(changed(more=vetoing))
     module = chain(extension, n=5)
-    program = populus.compile(module, load=[extension.path], level="popart")
-    kernels = [(o.kernel.data, o.reason.data) for o in program.module("popart").walk() if isinstance(o, KernelOp)]
-    assert [k for k, _ in kernels] == ["both"] * 5
-    assert "blocked: vetoed: not today" in kernels[0][1]
+    chosen, reasons = choices(extension, module)
+    assert [c.kernel.name for c in chosen.values()] == ["both"] * 5
+    assert "blocked: vetoed: not today" in reasons[0]
     assert set(extension.module.ASKED) == {"(blocked 8 at 1) -> (blocked 8 at 1)"}
     with pytest.raises(
         PopulusError,
         match="no kernel computes acme.leaky_relu: both: blocked is forced; own: blocked is forced; blocked: vetoed: not today",
     ):
-        populus.compile(module, load=[extension.path], force_kernels=["leaky_relu:blocked"])
+        populus.compile(module, load=[extension.path], pipeline=selecting(extension, "leaky_relu:blocked"))
 
 
 SAYING_NOTHING = '''
@@ -313,57 +314,55 @@ class SayingNothingOp(PopartOp):
 '''
 
 
+def implementations(op):
+    """What computes an op: `tile` by library calls, `numpy` by its own values."""
+    definition = definition_of(op)
+    return [kind for kind, there in (("tile", definition.has_lowering), ("numpy", definition.has_evaluate)) if there]
+
+
 def test_V17_the_implementation_types_of_an_op_are_told(changed):
-    extension = extensions.read(changed(more=KERNELS + NO_LOWERING + SAYING_NOTHING))
-    assert impl_types(extension.module.LeakyReluOp) == ["tile", "numpy"]
-    assert impl_types(extension.module.ReverseOp) == ["numpy"]
-    assert impl_types(extension.module.SayingNothingOp) == []
+    extension = extensions.read(changed(more=NO_LOWERING + SAYING_NOTHING))
+    assert implementations(extension.module.LeakyReluOp) == ["tile", "numpy"]
+    assert implementations(extension.module.ReverseOp) == ["numpy"]
+    assert implementations(extension.module.SayingNothingOp) == []
 
 
 def test_V18_an_implementation_is_given_or_none(changed):
     extension = extensions.read(changed(more=KERNELS + NO_LOWERING))
-    ctx = context()
-    extension.register(ctx)
-    found = implementation(extension.module.LeakyReluOp, "tile", ctx)
-    assert isinstance(found, list)
-    names = [k.kernel.name for k in cast("list[Known]", found)]
-    assert names == ["blocked", "both", "own"]
-    assert implementation(extension.module.ReverseOp, "numpy") is not None
-    assert implementation(extension.module.ReverseOp, "tile", ctx) is None
-    assert implementation(extension.module.LeakyReluOp, "cuda", ctx) is None
+    module = extension.module
+    own, found = [module.Blocked(), module.Both()], module.kernels.Candidates.of
+    names = [c.kernel.name for c in found(own_op(extension, chain(extension)), own, None).choices]
+    assert names == ["blocked", "both", "both", "own"]
+    with populus.Builder() as b:
+        reverse = module.reverse(b.input("x", (3,)), name="r").owner
+    with pytest.raises(PopulusError, match="no kernel computes acme.reverse: own: acme.reverse has no `lower`"):
+        found(reverse, own, None)
 
 
-def test_V20_kernels_are_added_for_one_device_and_a_warning_says_if_for_none(changed):
-    path = changed(more=KERNELS)
-    try:
-        extension = populus.add_extension(path, "gc200")
-        module = chain(extension, n=5)
-        chosen = {}
-        for target in ("gc200", "bow"):
-            program = populus.compile(module, target=target, tiles=4, level="popart")
-            chosen[target] = {o.kernel.data for o in program.module("popart").walk() if isinstance(o, KernelOp)}
-        assert chosen == {"gc200": {"blocked"}, "bow": set()}
-        with pytest.raises(PopulusError, match="blocked: it was added for gc200 only"):
-            populus.compile(module, target="bow", force_kernels=["leaky_relu:blocked"])
-        with pytest.warns(UserWarning, match="its kernels are added for every target; name the one"):
-            populus.add_extension(path)
-        with pytest.raises(PopulusError, match="no target 'gpu'"):
-            populus.add_extension(path, "gpu")
-    finally:
-        extensions.forget(path)
+def test_V20_kernels_are_for_one_device(changed):
+    extension = extensions.read(changed(more=KERNELS))
+    extension.module.Blocked.targets = ("gc200",)
+    module = chain(extension, n=5)
+    for target, expected in (("gc200", "blocked"), ("bow", "both")):
+        chosen, _ = choices(extension, module, target=target)
+        assert {c.kernel.name for c in chosen.values()} == {expected}
+        program = populus.compile(module, target=target, tiles=4, level="popart", load=[extension.path], pipeline=selecting(extension))
+        assert bool(reorders(program)) == (target == "gc200")
+    with pytest.raises(PopulusError, match="blocked: it is for gc200"):
+        populus.compile(module, target="bow", load=[extension.path], pipeline=selecting(extension, "leaky_relu:blocked"))
 
 
 def test_V21_layouts_are_chosen_for_the_whole_chain(changed):
     extension = extensions.read(changed(more=KERNELS))
     extension.module.Both.rank = 9  # none but `blocked`
-    program = populus.compile(chain(extension, n=3, end=lambda b, y: y), load=[extension.path], tiles=4)
-    text = [o for o in program.module("popart").walk() if isinstance(o, KernelOp | PackOp | UnpackOp)]
-    assert [type(o) for o in text] == [PackOp, KernelOp, KernelOp, KernelOp, UnpackOp]
-    lines = program.kernels()
-    assert [("reorder" in line) for line in lines] == [True, False, False, False, True]
-    assert "49.5 cycles in (blocked 8 at 1) -> (blocked 8 at 1); own (planar) -> (planar) 198; both: operand 0 has 4 dimensions" in lines[1]
-    alone = populus.compile(chain(extension, n=2), load=[extension.path], tiles=4)
-    assert alone.kernels() == []  # two reorders would cost more than two of these save
+    module = chain(extension, n=3, end=lambda b, y: y)
+    chosen, lines = choices(extension, module)
+    assert [c.kernel.name for c in chosen.values()] == ["blocked"] * 3
+    assert "49.5 cycles in (blocked 8 at 1) -> (blocked 8 at 1); own (planar) -> (planar) 198; both: operand 0 has 4 dimensions" in lines[0]
+    program = populus.compile(module, load=[extension.path], tiles=4, pipeline=selecting(extension))
+    assert reorders(program) == [(2, 2, 3, 3, 8), (2, 2, 8, 3, 3)]
+    alone, _ = choices(extension, chain(extension, n=2))
+    assert {c.kernel.name for c in alone.values()} == {"own"}  # two reorders would cost more than two of these save
 
 
 def test_V21_what_two_read_is_reordered_once(changed):
@@ -376,8 +375,8 @@ def test_V21_what_two_read_is_reordered_once(changed):
             for i in range(5):
                 y = extension.module.leaky_relu(y, alpha=0.5, name=f"{side}{i}")
             b.output(side, y)
-    program = populus.compile(b.module(), load=[extension.path], tiles=4)
-    assert sum(isinstance(o, PackOp) for o in program.module("popart").walk()) == 1
+    program = populus.compile(b.module(), load=[extension.path], tiles=4, pipeline=selecting(extension))
+    assert sum(shape[-1] == 8 for shape in reorders(program)) == 1
     x = G.normal(size=(2, 8, 3, 3)).astype(np.float32)
     found = program.run({"x": x})
     assert found["l"].tobytes() == found["r"].tobytes()
@@ -402,19 +401,21 @@ def test_V13_one_program_takes_batches_of_any_size_and_compiles_each_size_once(k
         return lowered(*args, **kwargs)
 
     monkeypatch.setattr(populus.program.program.Program, "_lowered", counted)
-    force = [f"acme.leaky_relu:{kernel}"]
-    program = populus.compile(open_batch("LeakyRelu", alpha=0.5), load=[changed(more=KERNELS)], tiles=4, force_kernels=force, exact=True)
+    extension = extensions.read(changed(more=KERNELS))
+    chosen = selecting(extension, f"acme.leaky_relu:{kernel}")
+    program = populus.compile(open_batch("LeakyRelu", alpha=0.5), load=[extension.path], tiles=4, pipeline=chosen, exact=True)
     assert not compiled  # there is nothing to compile before a batch is there
     for batch, times in ((2, 1), (5, 2), (2, 2), (5, 2), (1, 3)):
         x = np.random.default_rng(batch).normal(size=(batch, 3, 2, 2)).astype(np.float32)
         assert program.run({"x": x})["y"].tolist() == np.where(x >= 0, x, np.float32(0.5) * x).tolist()
         assert len(compiled) == times
     for batch in (2, 5):
-        assert [line for line in program.sized(batch=batch).kernels() if f"acme.leaky_relu: {kernel}: " in line]
+        assert bool(reorders(program.sized(batch=batch))) == (kernel == "blocked")
 
 
 def test_V13_only_a_dimension_that_the_model_leaves_open_may_change(changed):
-    program = populus.compile(open_batch("LeakyRelu", alpha=0.5), load=[changed(more=KERNELS)], tiles=4)
+    extension = extensions.read(changed(more=KERNELS))
+    program = populus.compile(open_batch("LeakyRelu", alpha=0.5), load=[extension.path], tiles=4, pipeline=selecting(extension))
     with pytest.raises(PopulusError, match=r"input 'x' has shape \[2, 4, 2, 2\], expected \[2, 3, 2, 2\]"):
         program.run({"x": np.zeros((2, 4, 2, 2), np.float32)})
     with pytest.raises(PopulusError, match=r"input 'x' has shape \[2, 3\], expected \[2, 3, 2, 2\]"):

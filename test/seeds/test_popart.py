@@ -8,20 +8,17 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from xdsl.builder import Builder
 from xdsl.parser import Parser
-from xdsl.rewriter import InsertPoint
 
 import populus
 from helpers.node_models import node_models
 from helpers.op_cases import cases
-from helpers.op_files import DROPOUT, NO_LOWERING, PAIR
+from helpers.op_files import DROPOUT, KERNEL_SELECTION, NO_LOWERING, PAIR
 from populus.dialects.base.tensor_op import HIGH_VALUE
 from populus.dialects.expr import Arg
 from populus.dialects.onnx.types import as_tensor, from_proto
-from populus.dialects.popart import Config, KernelOp, NoGradient, PopartOp
+from populus.dialects.popart import NoGradient, PopartOp
 from populus.dialects.popart.base import UnaryOp
-from populus.dialects.popart.layout import PLANAR
 from populus.dialects.popops import MapOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
@@ -484,17 +481,27 @@ def test_P28_a_layout_that_cannot_be_is_one_line(root, cut, message):
         row_norms(root, f", parts = {{{cut} : i64}}")
 
 
-LOWERED_APART = """
+LOWERED_APART = f"""
+
+from dataclasses import dataclass
 
 from populus.dialects.popart import calls
-from populus.dialects.popart.kernel import Kernel
+from populus.lowering.driver.extensions import read
+
+kernels = read({str(KERNEL_SELECTION)!r}).module
 
 
-class ReverseOnGc200(Kernel):
+class ReverseOnGc200(kernels.Kernel):
     op, name, targets = ReverseOp, "back", ("gc200",)
 
     def lower(self, b, op, operands, config):
         return [calls.reverse(b, operands[0], [0])]
+
+
+@dataclass(frozen=True)
+class AcmeSelectKernelsPass(kernels.SelectKernelsPass):
+    name = "acme-select-kernels"
+    KERNELS: ClassVar = (ReverseOnGc200,)
 """
 
 
@@ -508,25 +515,22 @@ def test_P1_what_an_op_is_stands_apart_from_how_a_target_computes_it(changed):
     with pytest.raises(PopulusError, match="no tile lowering for acme.reverse on target bow"):
         populus.compile(module, target="bow", load=[extension.path])
     apart = extensions.read(changed(more=NO_LOWERING + LOWERED_APART, name="apart.py"))
-    module = built(apart.module.reverse)
-    program = populus.compile(module, target="gc200", tiles=2, load=[apart.path])
+    module, chosen = built(apart.module.reverse), apart.module.kernels.inference(select=apart.module.AcmeSelectKernelsPass)
+    program = populus.compile(module, target="gc200", tiles=2, load=[apart.path], pipeline=chosen)
     assert program.run({"x": X})["y"].tolist() == [2, 0, -1]
     with pytest.raises(PopulusError, match="no kernel computes acme.reverse: back: it is for gc200; own: acme.reverse has no `lower`"):
-        populus.compile(module, target="bow", load=[apart.path])
+        populus.compile(module, target="bow", load=[apart.path], pipeline=chosen)
 
 
 def test_P12_a_lowering_is_bound_to_the_ops_that_it_names(changed):
     extension = extensions.read(changed(more=NO_LOWERING + LOWERED_APART))
-    extension.register(context())
     other = next(o for o in built(extension.module.leaky_relu).walk() if isinstance(o, PopartOp))
-    wrong = KernelOp.of(other, "back", Config((PLANAR,), (PLANAR,)), list(other.operands))
+    back = extension.module.ReverseOnGc200()
+    assert extension.module.kernels.Candidates.of(other, [back], None).choices[0].kernel.name == "own"
     with pytest.raises(PopulusError, match="acme.leaky_relu has no kernel 'back'"):
-        wrong.lower(Builder(InsertPoint.before(other)))
+        extension.module.kernels.Candidates.of(other, [back], None, "back")
     with pytest.raises(AssertionError, match="kernel back is for acme.reverse, and is asked about acme.leaky_relu"):
-        extension.kernels[0].refusal(other, None)
-    nameless = LOWERED_APART.replace('op, name, targets = ReverseOp, "back", ("gc200",)', "op = ReverseOp")
-    with pytest.raises(PopulusError, match="kernel ReverseOnGc200 `name` is None; a word is expected"):
-        extensions.read(changed(more=NO_LOWERING + nameless))
+        back.refusal(other, None)
 
 
 def calls_of(module, **options):

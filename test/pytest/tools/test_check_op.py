@@ -13,7 +13,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PARTS = (
     "definition", "inference", "aliases", "text", "evaluate", "levels", "half", "integers", "gradient", "attributes", "ties and zeros",
     "second derivatives", "training", "plain Python", "inputs kept", "hash", "strict", "tiles", "sizes", "ONNX schema", "ONNX model",
-    "docs", "kernels",
+    "docs",
 )  # fmt: skip
 
 
@@ -135,57 +135,6 @@ def test_a_gradient_for_the_wrong_operand_is_found(populus, tmp_path):
     got = populus("check-op", path)
     assert got.status == 1
     assert "gradient: the gradient of x0, element" in got.out + got.err
-
-
-KERNELS = """
-from populus.dialects.popart import ReluOp, calls
-from populus.dialects.popart.kernel import Config, Kernel
-from populus.dialects.popart.layout import NCHW8C, PLANAR
-
-
-class Blocked(Kernel):
-    op, name = ReluOp, "blocked"
-    rank = 4
-
-    def configs(self, op):
-        return [Config((PLANAR,), (PLANAR,)), Config((NCHW8C,), (NCHW8C,), cost=0.01)]
-
-    def lower(self, b, op, operands, config):
-        y = calls.map(b, op.formula(), *operands)
-        return [y]
-"""
-BROKEN_KERNELS = [
-    ("op.formula()", "op.formula() * 2", "gives other values than popart.relu for y at popops: by up to"),
-    (
-        "op.formula()",
-        "op.formula() + (1.0 if config.inputs[0].block else 0.0)",
-        "gives other values than popart.relu for y at popops: by up to",
-    ),
-    ("rank = 4", "rank, arity = 4, (2, 1)", "supports none of the op's EXAMPLES, so it is untested: it takes 2 operands and gives 1"),
-    ("[y]", "[y + 1]", "fails at popops: TypeError: unsupported operand type"),
-    ("[y]", "[operands[0]]", "gives other values than popart.relu for y at popops: by up to"),
-]
-
-
-def test_a_kernel_that_gives_what_its_op_gives_passes(populus, tmp_path):
-    own = KERNELS.replace("ReluOp", "LeakyReluOp").replace("import LeakyReluOp, calls", "import calls")
-    (tmp_path / "own.py").write_text((ROOT / "examples" / "leaky_relu.py").read_text() + own)
-    (tmp_path / "kernels.py").write_text(KERNELS)
-    for file, lines, times in (("own.py", len(PARTS) + 2, 18), ("kernels.py", 2, 6)):
-        got = populus("check-op", tmp_path / file)
-        assert (got.status, got.err) == (0, "")
-        assert f"blocked as the op itself, {times} times" in got.out
-        assert len(got.out.splitlines()) == lines
-
-
-@pytest.mark.parametrize(("old", "new", "message"), BROKEN_KERNELS, ids=range(len(BROKEN_KERNELS)))
-def test_a_kernel_that_gives_something_else_is_named_with_its_op(old, new, message, populus, tmp_path):
-    assert old in KERNELS
-    (tmp_path / "own.py").write_text(KERNELS.replace(old, new))
-    got = populus("check-op", tmp_path / "own.py")
-    assert got.status == 1
-    assert got.err.count("\n") == 1
-    assert got.err.startswith(f"populus: {tmp_path / 'own.py'}: popart.relu: kernels: kernel 'blocked' {message}")
 
 
 def test_the_page_of_an_op_has_its_examples_and_tests_as_sentences(populus, tmp_path):
