@@ -36,7 +36,8 @@ from populus.lowering.poplar.plan.residency import Residency
 from populus.lowering.poplar.plan.serial import replace_by_steps
 from populus.lowering.poplar.plan.weights import Arguments
 from populus.lowering.poplar.tile_builder import TileBuilder
-from populus.runtime.cycles import AMP_LAUNCH, LAUNCH, contraction, elementwise
+from populus.runtime.cycles import contraction
+from populus.runtime.cycles.ipu import elementwise
 from populus.runtime.profile import Profile, profile
 
 TYPES: dict[str, tuple[Attribute, Any]] = {"f16": (f16, np.float16), "f32": (f32, np.float32)}
@@ -262,9 +263,9 @@ AMP = {
     16: 402, 32: 461, 48: 524, 64: 584, 96: 716, 128: 845, 192: 1100, 256: 1352, 384: 1868, 512: 2381, 768: 3404, 1024: 4424, 1536: 6476,
     2048: 8525,
 }  # fmt: skip
-AMP_FIT = 2048  # from which AMP_LAUNCH is
+AMP_FIT = 2048  # from which `product_start_cycles` is
 ADD = {10: 285, 1024: 1815}  # elements of an f32 addition on each tile. Source: TES, less the 45 cycles of the counter
-ADD_FIT = 1024  # from which LAUNCH is
+ADD_FIT = 1024  # from which `vertex_start_cycles` is
 
 
 def vertices() -> list[Row]:
@@ -272,10 +273,10 @@ def vertices() -> list[Row]:
     bow = Spec.of(BOW).target()
     rows: list[Row] = []
     for n, cycles in AMP.items():
-        found = float(contraction(1, n, 1, 16, 16, 1, f16, bow, partials="f16")) + AMP_LAUNCH
+        found = float(contraction(1, n, 1, 16, 16, 1, f16, bow, partials="f16")) + bow.product_start_cycles
         rows.append(Row("vertex", f"[{n}, 16] x [16, 16] f16", "bow", cycles, found, "TES", "fit" if n == AMP_FIT else "judge"))
     for n, cycles in ADD.items():
-        found = float(elementwise.binary(n, "add", f32, bow)) + LAUNCH
+        found = float(elementwise.binary(n, "add", f32, bow)) + bow.vertex_start_cycles
         rows.append(Row("vertex", f"add of {n:,} f32", "bow", cycles, found, "TES", "fit" if n == ADD_FIT else "judge"))
     return rows
 

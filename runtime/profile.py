@@ -6,6 +6,7 @@ A compute set is a bulk-synchronous superstep. It takes
     exchange = setup + max over tiles of max(received, sent) bytes / rate    each element is sent once, to all its readers;
                tiles of one bus receive the same elements at twice the rate
     compute = max over tiles of the sum of its vertices' cycles, each with the cycles to start one
+A mesh launches a program instead of a barrier, and moves a block under the computing of another: `hidden` is subtracted.
 
 Exchange phases of neighbouring steps are not merged, because an element received in one may be sent in the next. A
 repeat counts its body times its count. A while counts its bound, or a guess if it has none, which `guessed` marks. Of branches, the
@@ -53,7 +54,7 @@ from populus.dialects.support.element_types import bytes_of, size_in_bytes
 from populus.dialects.support.output_files import replacing
 from populus.runtime.bounds import NOTHING, Work, together, totals, work_of
 from populus.runtime.codelets.cost import flops, vertex_cycles
-from populus.runtime.cycles import AMP_LAUNCH, LAUNCH, Vertex
+from populus.runtime.cycles import Vertex, family
 from populus.runtime.exchange import copy_exchange, shared_by_neighbours
 from populus.runtime.exchange.boxes import vertex_tiles
 from populus.runtime.gcl import Collective, cost
@@ -62,7 +63,6 @@ from populus.runtime.overlap import waits
 
 Cycles: TypeAlias = NDArray[np.int64]
 
-COPY_CYCLES = 20  # for each region that a tile copies locally
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,7 @@ class ProfiledStep:
     vertices: int = 0
     codelets: tuple[str, ...] = ()
     bounds: int = 0
+    hidden: int = 0  # of `exchange`: cycles under the computing
     location: LocationAttr = field(default_factory=UnknownLoc, repr=False)
     call: str = ""
     waits: int = 0  # of a collective: cycles that no step before the first reader of its result can hide
@@ -99,7 +100,7 @@ class ProfiledStep:
     @property
     def cycles(self) -> int:
         """The cycles of one run."""
-        return self.compute + self.exchange + self.sync
+        return self.compute + self.exchange + self.sync - self.hidden
 
 
 @dataclass(repr=False)
@@ -178,6 +179,7 @@ class Profile:
             "compute_cycles": total("compute"),
             "exchange_cycles": total("exchange"),
             "sync_cycles": total("sync"),
+            **({"hidden_cycles": total("hidden")} if self.target.mesh is not None else {}),
             "flops": total("flops"),
             "utilisation": used.pop("utilisation"),
             "fits": self.peak_tile_bytes <= self.target.room,
@@ -227,7 +229,7 @@ class ProfileWalk:
     """The walk over the control tree that collects the steps' costs."""
 
     def __init__(self, target: Target):
-        self.target = target
+        self.target, self.family = target, family(target)
         self.steps: list[ProfiledStep] = []
         self.executes: dict[ExecuteOp, ProfiledStep] = {}  # costs, computed once for all calls of a function
         self.used: NDArray[np.bool_] = np.zeros(target.tiles, bool)
@@ -320,43 +322,48 @@ class ProfileWalk:
         """Costs a compute set: exchange in, compute, exchange out."""
         target, tiles, families = self.target, self.target.tiles, op.families()
         busy, received_in, arrives_in, sent_in, received_out, sent_out = (np.zeros(tiles, np.int64) for _ in range(6))
-        operations = bounds = 0
+        operations = bounds = blocks = 0
+        several = False  # some operand goes to several tiles
         works: list[Work] = []
-        for family in families:
-            vertex = Vertex.of(family, target)
+        for made in families:
+            vertex = Vertex.of(made, target)
             cycles, own = _cost(vertex)
             operations += own
             works.append(work_of(vertex))
-            busy[vertex_tiles(family.space, tiles)] += cycles.ravel() + (AMP_LAUNCH if family.declaration.is_product else LAUNCH)
-            for access, value in family.connections():
-                moved = moved_by(family, access, value, tiles)
+            blocks = max(blocks, vertex.blocks)
+            busy[vertex_tiles(made.space, tiles)] += cycles.ravel() + self.family.start(made.declaration.is_product, target)
+            for access, value in made.connections():
+                moved = moved_by(made, access, value, tiles)
                 size = size_in_bytes(storage_of(value).type.element)
                 bounds += not moved.exact
                 if access.kind != "out":
                     received_in += moved.away * size
-                    arrives_in += moved.away * size // self.neighbours(family, access)
+                    several |= shared_by_neighbours(made.space, access.access) > 1
+                    arrives_in += moved.away * size // self.neighbours(made, access)
                     sent_in += moved.home * size
                 if access.kind != "in":
                     received_out += moved.home * size
                     sent_out += moved.away * size
         self.used |= busy > 0
         self.loads[op] = busy, received_in + received_out
-        phases = [self.transfer(arrives_in, sent_in), self.transfer(received_out, sent_out)]
+        phases = [self.transfer(arrives_in, sent_in, several), self.transfer(received_out, sent_out)]
+        compute = int(busy.max())
         return ProfiledStep(
             op,
             op.label.data,
             where(op),
             "execute",
             count,
-            compute=int(busy.max()),
-            imbalance=int(busy.max()) - round(float(busy.mean())),
+            compute=compute,
+            imbalance=compute - round(float(busy.mean())),
             work=together(works, int(arrives_in.sum() + received_out.sum()) / (tiles * target.exchange_bytes)),
             exchange=sum(phases),
-            sync=target.sync_cycles * (1 + sum(1 for phase in phases if phase)),
+            hidden=int(self.family.hidden(compute, sum(phases), blocks, target)),
+            sync=self.family.launch(sum(1 for phase in phases if phase), target),
             bytes=int(received_in.sum() + received_out.sum()),
             flops=operations,
-            vertices=sum(family.space.vertices for family in families),
-            codelets=tuple(dict.fromkeys(family.codelet.data for family in families)),
+            vertices=sum(made.space.vertices for made in families),
+            codelets=tuple(dict.fromkeys(made.codelet.data for made in families)),
             bounds=bounds,
         )
 
@@ -369,10 +376,9 @@ class ProfileWalk:
         aligned = (shared % bus == 0 and family.space.start % bus == 0) or shared == family.space.vertices
         return bus if shared > 1 and aligned else 1
 
-    def transfer(self, received: Cycles, sent: Cycles) -> int:
+    def transfer(self, received: Cycles, sent: Cycles, several: bool = False) -> int:
         """Gives the cycles of an exchange phase; 0 if no element moves."""
-        most = int(max(received.max(), sent.max()))
-        return self.target.exchange_setup_cycles - (-most // self.target.exchange_bytes) if most else 0
+        return self.family.transfer(int(max(received.max(), sent.max())), self.target, several)
 
     def copy(self, op: CopyOp, count: int) -> ProfiledStep:
         """Costs a copy: one exchange, and a local copy of the elements that stay on their tile, for which all tiles
@@ -405,12 +411,12 @@ class ProfileWalk:
             moved = copy_exchange(view_of(src), layout(source), view, layout(to), tiles)
             received, sent = received + moved.away * size, sent + moved.home * size
             share = -(-math.prod(view.shape) * size * layout(to).copies // min(layout(to).cells, tiles))
-            local += COPY_CYCLES - (-share // self.target.copy_bytes)
+            local += self.family.local_copy(share, self.target)
             bytes += int(moved.away.sum()) * size
             bounds += not moved.exact
         exchange = self.transfer(received, sent)
         if outside:  # all tiles share the bandwidth to streaming memory
-            exchange += self.target.exchange_setup_cycles - (-outside // self.target.outside_bytes)
+            exchange += self.family.outside(outside, self.target)
         return ProfiledStep(
             op,
             label,
@@ -419,7 +425,7 @@ class ProfileWalk:
             count,
             compute=local,
             exchange=exchange,
-            sync=self.target.sync_cycles * (bool(pairs) + bool(exchange)),
+            sync=self.family.launch(bool(exchange), self.target) if pairs else 0,
             bytes=bytes,
             host_bytes=outside,
             bounds=bounds,

@@ -21,6 +21,7 @@ COMMANDS = {  # each is `populus.tools.<name>`, imported on use
     "check-op": "check the whole contract of the ops in a file",
     "new-op": "write a file with an op of your own, and its test",
     "new-target": "write a file with a machine of your own, and its test",
+    "targets": "list the machines, and what judges their predictions",
     "check-compat": "compare the signatures of ops with stored ones",
     "docs-op": "print the page of an op, or of an op's attributes",
     "demo": "walk a ResNet-50 from ONNX down to a program for tiles, and run it",

@@ -349,7 +349,7 @@ class PoplinToPoplarPass(ToPoplarPass):
             split_serially(graph, self._half_sums, _room(graph, share), given, traffic)
         tiles: Tiles | None = None
         residency = Residency.of(*self._bids(graph, given, share, traffic, aim.temporaries, tiles))
-        if aim.tiled and self.winograd and graph.machine.workers > 1:
+        if aim.tiled and self.winograd and graph.machine.has_calls:
             # Their weights are more, and pay for memory what those of direct sums do.
             tiles = Tiles(graph.machine, traffic, aim.temporaries, residency.price)
             residency = Residency.of(*self._bids(graph, given, share, traffic, aim.temporaries, tiles))

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from populus.dialects.support.element_types import is_float
 from populus.runtime.codelets import IMPLEMENTATIONS
-from populus.runtime.cycles.contraction import Count
+from populus.runtime.cycles.counts import Count
 from populus.runtime.cycles.vertices import Vertex
 
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from populus.dialects.expr import Const
 from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Run, Task, nothing
-from populus.runtime.cycles import elementwise
-from populus.runtime.cycles.contraction import ceil_div
+from populus.runtime.cycles.counts import ceil_div
+from populus.runtime.cycles.family import map_cycles
 from populus.runtime.cycles.vertices import Sizes, Vertex
 
 
@@ -77,7 +78,7 @@ def runs_of(task: Task, sizes: tuple[int, ...]) -> tuple[list[int], int]:
 
 
 def _fill_cycles(v: Vertex, sizes: Sizes) -> Any:
-    return elementwise.fill(v.elements(0, sizes), v.element, v.target)
+    return map_cycles(v.elements(0, sizes), Const(0), [], [], v.element, v.target, False)
 
 
 def _iota_cycles(v: Vertex, sizes: Sizes) -> Any:

@@ -12,7 +12,7 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import size_in_bytes
 from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing
-from populus.runtime.cycles.contraction import Count, ceil_div
+from populus.runtime.cycles.counts import Count, ceil_div
 from populus.runtime.cycles.vertices import Sizes, Vertex
 
 COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}

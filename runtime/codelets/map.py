@@ -7,7 +7,7 @@ from typing import Any
 from populus.dialects.expr import FUNCTIONS, Expr, functions_of
 from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Run, Task, nothing
-from populus.runtime.cycles.elementwise import map_cycles
+from populus.runtime.cycles.family import map_cycles
 from populus.runtime.cycles.vertices import Sizes, Vertex
 from populus.runtime.expr import bind_map
 

@@ -11,7 +11,7 @@ import numpy as np
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.implementation import Implementation, flops_a_point
 from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing, sequence
-from populus.runtime.cycles.contraction import ceil_div
+from populus.runtime.cycles.counts import ceil_div
 from populus.runtime.cycles.vertices import Sizes, Vertex
 
 

@@ -14,9 +14,7 @@ import numpy as np
 
 from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing, seen_as, sequence
-from populus.runtime.cycles.contraction import ceil_div
-from populus.runtime.cycles.elementwise import inner, loop
-from populus.runtime.cycles.reduction import reduce_cycles
+from populus.runtime.cycles.family import reduce_cycles
 from populus.runtime.cycles.vertices import Sizes, Vertex
 
 _UFUNCS: dict[str, np.ufunc] = {
@@ -195,10 +193,7 @@ def _cycles(v: Vertex, sizes: Sizes) -> Any:
     last = v.fields[0].access[-1].terms if v.fields[0].access else ()
     contiguous = any(_is_reduced(a) for a, _ in last)
     depth = v.product(sizes, _is_reduced)
-    cycles = reduce_cycles(outputs, depth, v.element, v.target, contiguous, v.op == "add")
-    return cycles + v.target.workers * inner(ceil_div(outputs * depth, v.target.workers), loop("square", v.element, v.target)) * (
-        v.op == "square_add"
-    )
+    return reduce_cycles(outputs, depth, v.element, v.target, contiguous, v.op == "add", v.op == "square_add")
 
 
 def _is_reduced(axis: str) -> bool:

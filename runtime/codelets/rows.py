@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 from populus.dialects.poplar.target import Target
 from populus.runtime.codelets.implementation import Cycles, Implementation, flops_a_point
 from populus.runtime.codelets.task import Array, Run, Task, arithmetic, nothing, sequence
-from populus.runtime.cycles.contraction import Count
+from populus.runtime.cycles.counts import Count
 from populus.runtime.cycles.rows import softmax_cycles, whiten_cycles
 
 BLOCK_BYTES = 256 << 10  # of rows per block, so that all passes over a block stay in cache

@@ -13,7 +13,7 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import size_in_bytes
 from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Run, Task, nothing
-from populus.runtime.cycles.contraction import Count, ceil_div
+from populus.runtime.cycles.counts import Count, ceil_div
 from populus.runtime.cycles.vertices import Sizes, Vertex
 
 

@@ -19,8 +19,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Array, Run, Task, nothing
-from populus.runtime.cycles.contraction import winograd_cycles, winograd_transform_cycles
 from populus.runtime.cycles.vertices import Sizes, Vertex
+from populus.runtime.cycles.winograd import winograd_cycles, winograd_transform_cycles
 
 A, B = 0.75, 1.5
 POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, A, -A, B, -B)}

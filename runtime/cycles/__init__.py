@@ -1,32 +1,18 @@
-"""Cycle estimates of vertices: PopLibs' estimates as formulas over box sizes, element types and the target."""
+"""Cycle estimates of vertices and steps: the formulas of a machine's family, over box sizes, element types and its numbers."""
 
-from populus.runtime.cycles.contraction import (
-    AMP_LAUNCH,
-    LAUNCH,
-    Amp,
-    amp_1x1,
-    amp_nx1,
-    contraction,
-    slic,
-    vector_macs,
-    winograd_cycles,
-    winograd_transform_cycles,
-)
-from populus.runtime.cycles.reduction import reduce_cycles
+from populus.runtime.cycles.family import FAMILIES, Family, contraction, family, map_cycles, reduce_cycles
 from populus.runtime.cycles.vertices import Sizes, Vertex
+from populus.runtime.cycles.winograd import winograd_cycles, winograd_transform_cycles
 
 __all__ = [
-    "AMP_LAUNCH",
-    "LAUNCH",
-    "Amp",
+    "FAMILIES",
+    "Family",
     "Sizes",
     "Vertex",
-    "amp_1x1",
-    "amp_nx1",
     "contraction",
+    "family",
+    "map_cycles",
     "reduce_cycles",
-    "slic",
-    "vector_macs",
     "winograd_cycles",
     "winograd_transform_cycles",
 ]

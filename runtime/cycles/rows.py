@@ -6,22 +6,31 @@ from typing import Any
 
 from xdsl.ir import Attribute
 
+from populus.dialects.expr import Arg, Call
 from populus.dialects.poplar.target import Target
-from populus.runtime.cycles.contraction import Count
-from populus.runtime.cycles.elementwise import binary, unary
-from populus.runtime.cycles.reduction import reduce_cycles
+from populus.runtime.cycles.counts import Count
+from populus.runtime.cycles.family import map_cycles, reduce_cycles
+
+
+def _unary(n: Count, function: str, element: Attribute, target: Target) -> Any:
+    return map_cycles(n, Call(function, (Arg(1),)), [element], [False], element, target, False)
+
+
+def _in_place(n: Count, function: str, element: Attribute, target: Target, operands: int = 2) -> Any:
+    call = Call(function, tuple(Arg(i) for i in range(1, operands + 1)))
+    return map_cycles(n, call, [element] * operands, [False] * operands, element, target, True)
 
 
 def softmax_cycles(target: Target, element: Attribute, rows: Count, row: Count) -> Any:
     """Estimates tile cycles of `softmax` over `rows` rows of `row` elements: maximum, exponentials, sum, product."""
     n = rows * row
-    passes = binary(n, "sub", element, target, inout=True) + unary(n, "exp", element, target, inout=True)
+    passes = _in_place(n, "sub", element, target) + _in_place(n, "exp", element, target, 1)
     reductions = 2 * reduce_cycles(rows, row, element, target, contiguous=True)
-    return reductions + passes + unary(rows, "inv", element, target) + binary(n, "mul", element, target, inout=True)
+    return reductions + passes + _unary(rows, "inv", element, target) + _in_place(n, "mul", element, target)
 
 
 def whiten_cycles(target: Target, element: Attribute, rows: Count, row: Count) -> Any:
     """Estimates tile cycles of `whiten`: sum, differences, sum of squares, product with the inverse deviation."""
     n = rows * row
-    passes = 2 * binary(n, "sub", element, target, inout=True) + unary(n, "square", element, target)
-    return 2 * reduce_cycles(rows, row, element, target, contiguous=True) + passes + unary(rows, "rsqrt", element, target)
+    passes = 2 * _in_place(n, "sub", element, target) + _unary(n, "square", element, target)
+    return 2 * reduce_cycles(rows, row, element, target, contiguous=True) + passes + _unary(rows, "rsqrt", element, target)

@@ -13,11 +13,12 @@ from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
 from populus.dialects.expr import Expr, ExprAttr
+from populus.dialects.poplar.codelets import CODELETS
 from populus.dialects.poplar.compute import FamilyOp
 from populus.dialects.poplar.partition import Access, Domain
 from populus.dialects.poplar.target import Target
 from populus.dialects.poplar.types import Field, TensorType
-from populus.runtime.cycles.contraction import Count
+from populus.runtime.cycles.counts import Count
 
 Sizes: TypeAlias = Mapping[str, Count]
 """The box's number of elements along each axis."""
@@ -61,6 +62,20 @@ class Vertex:
     def output(self) -> int:
         """Index of the field that is written."""
         return next(i for i, f in enumerate(self.fields) if f.kind != "in")
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of depth that the largest vertex sums, or of elements that it computes, each of which may arrive under the one before.
+
+        0 on a machine without blocks.
+        """
+        if self.target.mesh is None:
+            return 0
+        sizes = {a: s.largest for a, s in self.domain.axes}
+        rows, columns = self.target.mesh.block
+        if CODELETS[self.codelet].is_product:
+            return -(-self.product(sizes, CODELETS[self.codelet].is_contracted) // rows)
+        return -(-int(self.elements(self.output, sizes)) // (rows * columns))
 
     @property
     def points(self) -> int:

@@ -24,7 +24,7 @@ from populus.dialects.poplar.target import Target, sum_type
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.support.element_types import element_type_of, is_byte, shape_of, size_in_bytes
 from populus.dialects.support.shapes import reach
-from populus.runtime.cycles import LAUNCH, contraction, reduce_cycles
+from populus.runtime.cycles import contraction, family, reduce_cycles
 
 MEMORY_SHARE = 0.6  # share of a tile for temporaries. Source: poplin's availableMemoryProportion
 PROBES = 64  # candidates to cost first; they bound the cost of the cheapest
@@ -147,7 +147,7 @@ class Candidates:
         self.images = self.groups * self.batch
         self.out_channels = np.minimum(_share(_grains(shape.out_channels, outs), out_channels) * outs, shape.out_channels)
         # Resident weights that stream through the units need no whole calls: vectors do. Others are moved by their reader's layout.
-        self.swaps, self.vector = math.prod(shape.kernel) == 1 and target.workers > 1, min(target.grain(element), outs)
+        self.swaps, self.vector = math.prod(shape.kernel) == 1 and target.has_calls, min(target.grain(element), outs)
         vectors = _share(_grains(shape.out_channels, self.vector), out_channels) * self.vector
         self.streamed = np.minimum(vectors, self.out_channels) if self.swaps else self.out_channels
         self.in_channels = np.minimum(_share(_grains(shape.in_channels, ins), in_channels) * ins, shape.in_channels)
@@ -197,7 +197,7 @@ class Candidates:
         """Computes a lower bound of the cycles: the products at the matrix units' rate, and all other costs."""
         channels = self.streamed if resident else self.out_channels
         products = self.images * channels * _product(self.windows) * self.in_channels * _product(self.taps)
-        return products / self.target.macs_per_cycle(self.element, self.sums) + self._around(resident)
+        return self._with_exchange(products / self.target.macs_per_cycle(self.element, self.sums), resident)
 
     def cycles(self, resident: bool) -> NDArray[np.float64]:
         """Computes the cycles of exchange, compute and reduction on the fullest tile, and of the steps' syncs."""
@@ -213,11 +213,17 @@ class Candidates:
             turned = estimate(out_channels=self.streamed if resident else self.out_channels, swapped=True)
             self.swapped, compute = turned < compute, np.minimum(turned, compute)
         per_tile = -(-self.outputs // self.target.tiles)
-        add = reduce_cycles(per_tile, self.depth, self.sums, self.target) + LAUNCH
-        return compute + self._around(resident) + np.where(self.depth > 1, add, 0)
+        add = reduce_cycles(per_tile, self.depth, self.sums, self.target) + family(self.target).start(False, self.target)
+        return self._with_exchange(compute, resident) + np.where(self.depth > 1, add, 0)
 
-    def _around(self, resident: bool) -> NDArray[np.float64]:
-        """Computes the cycles of all but products and sums. `resident`: the weights are on the tiles that read them."""
+    def _with_exchange(self, compute: Any, resident: bool) -> NDArray[np.float64]:
+        """Adds to the cycles of products those of exchange and launches, without the exchange that they hide."""
+        exchange, launches = self._around(resident)
+        blocks = -(-self.in_channels * _product(self.taps) // self.grains[1])
+        return compute + (exchange + launches) - family(self.target).hidden(compute, exchange, blocks, self.target)
+
+    def _around(self, resident: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Computes the cycles of exchange, and of launches. `resident`: the weights are on the tiles that read them."""
         target = self.target
         groups, batch, out_channels, in_channels, *windows, kernel = self.parts
         x, w, _ = self.bytes()
@@ -236,7 +242,7 @@ class Candidates:
         moved = (x + w) * np.minimum(_product(self.parts) / target.tiles, 1) + gathered  # of a tile, on the mean
         steps = 1 + np.where(self.depth > 1, stages(self.depth, self.outputs, target), 0)
         exchange = x / rate + (w + gathered) / target.exchange_bytes + self.traffic * moved
-        return exchange + steps * (2 * target.sync_cycles + target.exchange_setup_cycles)
+        return exchange, steps * (family(target).launch(1, target) + target.exchange_setup_cycles)
 
     def plan(self, i: int, resident: bool) -> Plan:
         """Returns the plan of candidate `i`. `resident`: as of `cycles`, which has chosen the operand to load."""

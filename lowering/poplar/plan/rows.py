@@ -15,9 +15,7 @@ from populus.dialects.poplar.sums import narrowed, widened
 from populus.dialects.poplar.target import Target, sum_type
 from populus.dialects.support.element_types import size_in_bytes
 from populus.lowering.poplar.plan.reduction import SPLIT_WORTH
-from populus.runtime.cycles import LAUNCH
-from populus.runtime.cycles.elementwise import map_cycles
-from populus.runtime.cycles.reduction import reduce_cycles
+from populus.runtime.cycles import family, map_cycles, reduce_cycles
 from populus.runtime.cycles.rows import softmax_cycles, whiten_cycles
 
 LONGEST_ROW = 8192  # elements of a row that one tile may have: 32 KiB of floats, twice
@@ -92,5 +90,6 @@ def cut_cycles(kind: str, shape: Sequence[int], element: Attribute, target: Targ
 
 def _step(target: Target, compute: float, received: int) -> float:
     """Estimates a superstep in which a tile receives some bytes."""
-    exchange = target.sync_cycles + target.exchange_setup_cycles + received / target.exchange_bytes if received else 0
-    return exchange + target.sync_cycles + compute + LAUNCH
+    of = family(target)
+    exchange = target.exchange_setup_cycles + received / target.exchange_bytes if received else 0
+    return exchange + of.launch(received > 0, target) + compute + of.start(False, target)

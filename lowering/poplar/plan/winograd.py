@@ -27,7 +27,7 @@ def winograd_tile(shape: Contraction, dilations: tuple[int, ...], element: Attri
 
     Only for CPUs, as measured on them. `largest`: the largest tile allowed.
     """
-    if target.workers > 1 or not _is_possible(shape, dilations, element):
+    if not target.call_cycles or not _is_possible(shape, dilations, element):
         return 0
     batch, oc, ic, (rows, cols) = shape.batch, shape.out_channels, shape.in_channels, shape.windows
     costs = {0: int(contraction(1, batch * rows, cols, oc, ic, 9, element, target))}

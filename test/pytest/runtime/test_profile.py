@@ -12,8 +12,9 @@ from populus.dialects.poplar.target import PRESETS
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text
-from populus.runtime.cycles import AMP_LAUNCH, LAUNCH, contraction, elementwise, reduce_cycles
-from populus.runtime.profile import COPY_CYCLES, Profile, profile
+from populus.runtime.cycles import contraction, reduce_cycles
+from populus.runtime.cycles.ipu import elementwise
+from populus.runtime.profile import Profile, profile
 
 GC200 = PRESETS["gc200"]
 
@@ -61,14 +62,14 @@ def test_a_convolution_with_partials_costs_what_its_phases_do():
     half = 32 * 58 * 4
     assert conv.bytes == (16 - 2) * half
     assert conv.exchange == GC200.exchange_setup_cycles + half // 4
-    assert conv.compute == contraction(1, 1, 56, 8, 32, 3, f32, GC200) + AMP_LAUNCH
+    assert conv.compute == contraction(1, 1, 56, 8, 32, 3, f32, GC200) + GC200.product_start_cycles
     assert conv.sync == 2 * GC200.sync_cycles
     assert conv.flops == 2 * 64 * 64 * 56 * 3
     # Tile t has channels 4t .. 4t + 3 of y, of which tiles 2 (t // 2) and the next own partials: one set of its two is there already.
     assert reduce.bytes == 16 * 4 * 56 * 4
-    assert reduce.compute == reduce_cycles(4 * 56, 2, f32, GC200) + LAUNCH
+    assert reduce.compute == reduce_cycles(4 * 56, 2, f32, GC200) + GC200.vertex_start_cycles
     assert (relu.bytes, relu.exchange, relu.sync) == (0, 0, GC200.sync_cycles)
-    assert relu.compute == elementwise.broadcast_scalar(4 * 56, "max", f32, GC200) + LAUNCH
+    assert relu.compute == elementwise.broadcast_scalar(4 * 56, "max", f32, GC200) + GC200.vertex_start_cycles
     assert found.summary["cycles"] == sum(s.cycles for s in found.steps)
     assert found.summary["flops"] == 2 * 64 * 64 * 56 * 3 + 2 * 64 * 56 + 64 * 56
 
@@ -138,7 +139,7 @@ def test_a_copy_within_a_tile_exchanges_nothing():
     same = '%z = poplar.var "z" on [1, 64 in 16, 56] order [1] : !poplar.tensor<1x64x56xf32>\n'
     (step,) = of(VARIABLES + same + "poplar.copy %y to %z : !poplar.tensor<1x64x56xf32>").steps
     assert (step.label, step.kind, step.bytes, step.exchange) == ("z", "copy", 0, 0)
-    assert step.compute == COPY_CYCLES + 4 * 56 * 4 // GC200.copy_bytes
+    assert step.compute == 20 + 4 * 56 * 4 // GC200.copy_bytes
     (moved,) = of(VARIABLES + same.replace("order [1]", "order [1] start 1") + "poplar.copy %y to %z : !poplar.tensor<1x64x56xf32>").steps
     assert moved.bytes == 64 * 56 * 4
     assert moved.exchange == GC200.exchange_setup_cycles + 4 * 56
@@ -151,7 +152,7 @@ def test_families_of_one_execute_share_tiles_one_after_the_other():
     fill = f"poplar.family @fill {{{{value = 0.0 : f32}}}} for {space}{{}} out y = %{{}}[a, b, c] : !poplar.tensor<1x32x56xf32>\n"
     apart = of(VARIABLES + low + high + 'poplar.execute "e" {' + fill.format("", "low") + fill.format(" start 8", "high") + "}").steps[0]
     shared = of(VARIABLES + low + high + 'poplar.execute "e" {' + fill.format("", "low") + fill.format("", "high") + "}").steps[0]
-    one = elementwise.fill(4 * 56, f32, GC200) + LAUNCH
+    one = elementwise.fill(4 * 56, f32, GC200) + GC200.vertex_start_cycles
     assert apart.compute == one
     assert shared.compute == 2 * one
     assert apart.bytes == 0

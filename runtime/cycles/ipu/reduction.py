@@ -13,7 +13,8 @@ from xdsl.ir import Attribute
 
 from populus.dialects.poplar.target import Target
 from populus.dialects.support.element_types import size_in_bytes
-from populus.runtime.cycles.contraction import Count, ceil_div
+from populus.runtime.cycles.counts import Count, ceil_div
+from populus.runtime.cycles.ipu.elementwise import inner, loop
 
 
 def strided_worker(outputs: Count, depth: Count, width: int = 2) -> Any:
@@ -29,13 +30,15 @@ def contiguous_worker(outputs: Count, depth: Count, width: int = 2) -> Any:
     return 17 + outputs * (12 + ceil_div(depth, width))
 
 
-def reduce_cycles(outputs: Count, depth: Count, element: Attribute, target: Target, contiguous: bool = False, add: bool = True) -> Any:
+def reduce_cycles(
+    outputs: Count, depth: Count, element: Attribute, target: Target, contiguous: bool = False, add: bool = True, squares: bool = False
+) -> Any:
     """Estimates tile cycles of reducing depth x outputs elements to `outputs`.
 
     `contiguous`: the elements of one sum are adjacent; otherwise the outputs are. `add`: partials of equal size may
     be added by the vertex that convolutions use (ReduceAdd), an accumulator's width of outputs at once. Workers
     share the outputs. If there are fewer outputs than workers they share the depth, and one of them adds the
-    partial results.
+    partial results. `squares`: of the elements, which are multiplied first.
     """
     workers, path = target.workers, max(1, target.vector_bytes // max(size_in_bytes(element), 2))
     accumulator = 2 * path
@@ -48,4 +51,4 @@ def reduce_cycles(outputs: Count, depth: Count, element: Attribute, target: Targ
     if add and not contiguous:
         whole = ceil_div(ceil_div(outputs, accumulator), workers)
         cycles = np.minimum(cycles, 33 + workers * (20 + (accumulator // path * depth + 10) * whole))
-    return cycles
+    return cycles + workers * inner(ceil_div(outputs * depth, workers), loop("square", element, target)) if squares else cycles

@@ -17,7 +17,7 @@ from xdsl.ir import Attribute
 from populus.dialects.expr import Arg, Call, Cast, Const, Expr, infer
 from populus.dialects.poplar.target import Target
 from populus.dialects.support.element_types import is_float, size_in_bytes
-from populus.runtime.cycles.contraction import Count, ceil_div
+from populus.runtime.cycles.counts import Count, ceil_div
 
 Loop = tuple[float, int]
 """Cycles of one turn of an inner loop, loop overhead included, and the elements that it processes."""

@@ -7,7 +7,7 @@ Source: poplin `PerformanceEstimation.hpp`, getConvPartial1x1..., getConvPartial
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +15,7 @@ from xdsl.ir import Attribute
 
 from populus.dialects.poplar.target import Target, sum_type
 from populus.dialects.support.element_types import is_byte, size_in_bytes
-
-Count: TypeAlias = "int | NDArray[Any]"
-"""One number, or an array with one for each candidate or box."""
-
-LOAD_BYTES = 8  # of weights in a cycle; twice as many from interleaved memory
-UNIT_BYTES = 32  # of weights in one unit: 4 deep, one data path wide
-AMP_LAUNCH, LAUNCH = 5, 82  # cycles before and after a vertex that its estimate leaves out; AMP vertices run on the supervisor
-
-
-def ceil_div(a: Count, b: Count) -> Any:
-    """Divides and rounds up."""
-    return -(-a // b)
+from populus.runtime.cycles.counts import Count, ceil_div
 
 
 @dataclass(frozen=True)
@@ -41,6 +30,17 @@ class Amp:
     half_sums: bool = False
     rows: int = 1
     workers: int = 6
+    load_bytes: int = 8  # of weights in a cycle; twice as many from interleaved memory
+    unit_bytes: int = 32  # of weights in one unit
+
+    @staticmethod
+    def of(target: Target, half: bool, units: int, half_sums: bool, rows: int = 1) -> Amp:
+        """Builds the calls of a machine."""
+        return Amp(half, units, half_sums, rows, target.workers, target.load_bytes, target.unit_bytes)
+
+    def bytes(self, groups: Count) -> Any:
+        """Computes the bytes of weights that so many calls load."""
+        return groups * self.unit_bytes * self.units
 
     def load(self, weights: Count = 1, interleaved: int = 0) -> Any:
         """Computes the cycles in which the supervisor loads the weights of all units.
@@ -48,7 +48,7 @@ class Amp:
         `weights`: bytes of the vertex. They are loaded at twice the rate if they fit the machine's `interleaved` bytes,
         but where four kernel rows share a call.
         """
-        slow = UNIT_BYTES * self.units // LOAD_BYTES
+        slow = self.unit_bytes * self.units // self.load_bytes
         return slow if self.rows == 4 or not interleaved else np.where(np.less_equal(weights, interleaved), slow // 2, slow)
 
     @property
@@ -94,7 +94,7 @@ def amp_1x1(positions: Count, in_groups: Count, out_groups: Count, amp: Amp, gro
     stream the positions. The first in-group clears the partials instead of reading them. `groups`: products.
     """
     shared, kept = int(amp.shared_path), amp.kept and 3
-    load = amp.load(groups * in_groups * out_groups * UNIT_BYTES * amp.units, interleaved)
+    load = amp.load(amp.bytes(groups * in_groups * out_groups), interleaved)
     further = (in_groups - 1) * (16 - shared + out_groups * (25 + load + amp.call(positions, False)))
     first = out_groups * (26 - shared + load + amp.call(positions, True))
     return 50 + amp.workers * (amp.kept + kept * (in_groups * groups - 1)) + groups * (12 + shared + further + 11 + first)
@@ -123,7 +123,7 @@ def amp_nx1(
     n = ceil_div(ceil_div(rows * cols, amp.workers), worker_rows)
     pass_of_all = amp.workers * (17 + amp.half_sums + worker_rows * amp.row(n))
     shuffle = {1: 15, 2: 46, 4: 60}[amp.rows]
-    load = amp.load(groups * in_groups * out_groups * calls * UNIT_BYTES * amp.units, interleaved)
+    load = amp.load(amp.bytes(groups * in_groups * out_groups * calls), interleaved)
     inner = 14 * outer + calls * (12 + load + shuffle + 3 + pass_of_all)
     vector = 4 if amp.half_sums else 2
     clear = out_groups * amp.workers * (ceil_div(ceil_div(rows * cols * amp.units, vector), amp.workers) + 5)
@@ -184,8 +184,8 @@ def contraction(
     """
     outputs, depth = groups * rows * cols * out_channels, in_channels * taps
     sums = sum_type(element, partials)
-    if target.workers == 1:  # a CPU core: its rate, and the cost of a kernel call
-        return 200 + ceil_div(outputs * depth, target.macs_per_cycle(element))
+    if target.call_cycles:  # a CPU core: its rate, and the cost of a kernel call
+        return target.call_cycles + ceil_div(outputs * depth, target.macs_per_cycle(element))
     if is_byte(element):
         products = vector_macs(outputs, depth, element, target)
         return np.minimum(products, 200 + ceil_div(outputs * depth, target.byte_macs)) if target.byte_macs else products
@@ -197,14 +197,14 @@ def contraction(
     all_units = target.out_channels(element, sums)
     for units in (all_units, 8) if all_units > 8 and np.any(np.less_equal(out_channels, 8)) else (all_units,):
         o = ceil_div(out_channels, units)
-        amp = Amp(half, units, half_sums, 1, target.workers)
+        amp = Amp.of(target, half, units, half_sums)
         i = ceil_div(in_channels, inputs)
         product: NDArray[Any] = np.asarray(amp_1x1(rows * cols, i, o, amp, groups, fast))
         if np.any(np.greater(taps, 1)):
             product = np.where(np.equal(taps, 1), product, amp_nx1(rows, cols, i, o, taps, amp, kernel_rows, groups, fast))
         cheapest = np.minimum(cheapest, product)
         for together in (2, 4) if np.any(np.less_equal(in_channels, inputs // 2)) and np.any(np.greater(kernel_rows, 1)) else ():
-            folded, i = Amp(half, units, half_sums, together, target.workers), ceil_div(in_channels, max(1, inputs // together))
+            folded, i = Amp.of(target, half, units, half_sums, together), ceil_div(in_channels, max(1, inputs // together))
             cheapest = np.minimum(cheapest, amp_nx1(rows, cols, i, o, taps, folded, kernel_rows, groups, fast))
     if half and target.slic_taps and stride <= 2:
         widest: NDArray[Any] = np.asarray(np.maximum(in_channels, out_channels))
@@ -214,27 +214,3 @@ def contraction(
     if half and not half_sums:
         cheapest = cheapest + np.where(rounds, target.workers * (26 + ceil_div(ceil_div(outputs, target.workers), 2)), 0)
     return cheapest
-
-
-def winograd_cycles(
-    tile: int, batch: Count, out_channels: Count, in_channels: Count, rows: Count, cols: Count, element: Attribute, target: Target
-) -> Any:
-    """Estimates a 3x3 convolution of rows x cols outputs by F(tile x tile, 3 x 3).
-
-    With n = tile + 2, each of the n^2 points is a product of matrices over the tiles. The transforms are vector
-    operations: 2 n^2 for each tile and input channel, and as many for each tile and output channel.
-    """
-    points, tiles = (tile + 2) ** 2, batch * ceil_div(rows, tile) * ceil_div(cols, tile)
-    products = contraction(points, tiles, 1, out_channels, in_channels, 1, element, target)
-    transforms = ceil_div(2 * points * tiles * (in_channels + out_channels), target.vector_width(element))
-    return products + transforms
-
-
-def winograd_transform_cycles(inwards: bool, tiles: Count, element: Attribute, target: Target) -> Any:
-    """Estimates a transform of `tiles` tiles of 4 by 4, one for each position and channel: of inputs, or of sums.
-
-    32 additions for each tile of inputs, 24 for each of sums, on vectors of tiles; loads and stores, 32 and 20, run beside them. The
-    other terms are those of `pool`, which also walks over windows.
-    """
-    vectors = ceil_div(ceil_div(tiles, target.vector_width(element)), target.workers)
-    return 13 + target.workers * (23 + 13 + vectors * (7 + (32 if inwards else 24)))

@@ -1,0 +1,75 @@
+"""Cycles of a product in a core's memory: blocks of 32 x 32 through the matrix unit, a sub-block of output at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import Attribute
+
+from populus.dialects.poplar.machine import Mesh
+from populus.dialects.poplar.target import Target
+from populus.dialects.support.element_types import size_in_bytes
+from populus.runtime.cycles.counts import Count, ceil_div
+from populus.runtime.cycles.mesh.steps import mesh_of
+
+# Rows and columns of a sub-block, the ones with most reuse first.
+SUB_BLOCKS = (
+    (4, 2), (2, 4), (8, 1), (1, 8), (7, 1), (1, 7), (3, 2), (2, 3), (6, 1), (1, 6), (5, 1), (1, 5), (2, 2), (4, 1), (1, 4), (3, 1), (1, 3),
+    (2, 1), (1, 2), (1, 1),
+)  # fmt: skip
+
+
+def sub_block_cycles(mesh: Mesh, h: Count, w: Count, block_bytes: float, phases: int) -> Any:
+    """Computes the cycles of h x w blocks of output for one block of depth.
+
+    The operand with fewer blocks stays in the registers while the other streams; multiplying and unpacking run together.
+    """
+    stays: Any = np.where(np.greater_equal(w, h), h, w)
+    wide = np.greater_equal(w, h)
+    first, second = np.where(wide, stays, h * w), np.where(wide, h * w, stays)
+    unpack = second * block_bytes / mesh.unpack_bytes[0] + first * block_bytes / mesh.unpack_bytes[1]
+    return np.maximum(h * w * mesh.multiply_cycles * phases + mesh.phase_cycles * phases, unpack)
+
+
+def block_cycles(mesh: Mesh, rows: Count, columns: Count, depth: Count, block_bytes: float, phases: int, wide_sums: bool) -> Any:
+    """Computes the cycles of rows x columns blocks of output over `depth` blocks, by the best sub-block."""
+    room = mesh.sub_block // (2 if wide_sums else 1)
+    cheapest: Any = np.inf
+    for h, w in SUB_BLOCKS:
+        if h * w <= room:
+            calls = ceil_div(rows, h) * ceil_div(columns, w)
+            each = sub_block_cycles(mesh, np.minimum(h, rows), np.minimum(w, columns), block_bytes, phases)
+            cheapest = np.minimum(cheapest, calls * each)
+    return depth * cheapest
+
+
+def contraction(
+    groups: Count,
+    rows: Count,
+    cols: Count,
+    out_channels: Count,
+    in_channels: Count,
+    taps: Count,
+    element: Attribute,
+    target: Target,
+    *,
+    partials: str = "",
+    rounds: bool | NDArray[Any] = True,
+    kernel_rows: Count = 1,
+    stride: int = 1,
+    swapped: bool = False,
+) -> Any:
+    """Estimates a contraction vertex: each group as a product of blocks, a convolution with depth in_channels * taps.
+
+    Sums of 32 bits halve the sub-block; they are chosen where the result is stored wider than its operands.
+    """
+    mesh = mesh_of(target)
+    side = mesh.block[0]
+    wide = size_in_bytes(element) >= 4
+    m, n, k = ceil_div(rows * cols, side), ceil_div(out_channels, mesh.block[1]), ceil_div(in_channels * taps, side)
+    block_bytes = side * mesh.block[1] * size_in_bytes(element)
+    cycles = block_cycles(mesh, m, n, k, block_bytes, mesh.phases_of(element), wide)
+    pack = m * n * block_bytes / mesh.pack_bytes
+    return np.ceil(groups * (cycles + pack))
