@@ -17,8 +17,9 @@ from populus.dialects.popart import NoGradient
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import Definition
 from populus.dialects.support import user_op_errors
-from populus.dialects.support.diagnostics import LocatingParser, PopulusError
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of, value_bytes
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.extensions import Extension, read

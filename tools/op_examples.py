@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from populus.dialects.support.diagnostics import LocatingParser
+from populus.dialects.support.parser import LocatingParser
 
 PAIR = "%a : tensor<{0}>, %b : tensor<{0}>"
 IMAGE = "%x : tensor<2x6x3x4xf32>, %scale : tensor<6xf32>, %bias : tensor<6xf32>"

@@ -15,8 +15,9 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import VersionAction, xDSLOptMain
 
 from populus.dialects.data import Handle, blobs_of, load_blobs, save_blobs
-from populus.dialects.support.diagnostics import LocatingParser, PopulusError, did_you_mean, verify
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, verify
 from populus.dialects.support.output_files import check_places, replacing
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import DIALECTS
 from populus.lowering.driver import extensions
 from populus.lowering.driver.files import decode, in_file, parse_message, text_of, weights_beside, write_module

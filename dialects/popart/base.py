@@ -32,7 +32,7 @@ from populus.dialects import expr
 from populus.dialects.base.tensor_op import TensorOp, ints
 from populus.dialects.data import constant_value
 from populus.dialects.expr import Arg, Cast, Expr
-from populus.dialects.popart import calls
+from populus.dialects.popart import library_calls as calls
 from populus.dialects.popart.examples import Examples
 from populus.dialects.support import shapes, user_op_errors
 from populus.dialects.support.constraints import flag

@@ -196,11 +196,21 @@ class Definition:
         return found
 
 
+@once
+def _built_in() -> dict[str, type[PopartOp]]:
+    """Finds the ops of the dialect by their classes; all of its modules are imported with the first of them."""
+    found, todo = dict[str, type[PopartOp]](), [PopartOp]
+    while todo:
+        todo += (op := todo.pop()).__subclasses__()
+        name: object = vars(op).get("name")
+        if op.__module__.startswith("populus.dialects.popart.") and isinstance(name, str) and name.startswith("popart."):
+            found[name.removeprefix("popart.")] = op
+    return found
+
+
 def built_in(name: str) -> type[PopartOp]:
     """Finds a built-in op by name, such as `relu`. Raises PopulusError with the nearest name if there is none."""
-    from populus.dialects.popart import POPART
-
-    ops = {op.name.removeprefix("popart."): op for op in POPART.operations if issubclass(op, PopartOp)}
+    ops = _built_in()
     if name not in ops:
         raise PopulusError(f"there is no op '{name}'{did_you_mean(name, ops)}")
     return ops[name]

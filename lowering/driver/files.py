@@ -14,8 +14,9 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError, UnregisteredConstructException
 
 from populus.dialects.data import TABLE, Handle, blobs_of, load_blobs, save_blobs
-from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
+from populus.dialects.support.diagnostics import PopulusError, verify
 from populus.dialects.support.output_files import replacing_all
+from populus.dialects.support.parser import LocatingParser
 
 
 @contextmanager

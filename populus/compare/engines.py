@@ -21,7 +21,7 @@ from populus.dialects.poplar.outside import OutsideOp
 from populus.dialects.poplar.program import GraphOp, StreamInOp, StreamOutOp
 from populus.program.open_program import OpenProgram
 from populus.runtime.differences import RTOL, largest_difference
-from populus.runtime.engine.choice import NoMachineCodeError
+from populus.runtime.engine.native import NoMachineCodeError
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import Observer, StepNode, Written, located
 from populus.runtime.traces import TIMES, place

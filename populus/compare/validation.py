@@ -34,7 +34,7 @@ from populus.lowering.driver.pipeline import WATCHING
 from populus.lowering.popart.fuse import PopartFusePass
 from populus.program.source import level_of
 from populus.runtime.differences import RTOL, largest_difference
-from populus.runtime.engine.choice import NoMachineCodeError
+from populus.runtime.engine.native import NoMachineCodeError
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session, graph_of
 from populus.runtime.traces import TensorTrace, TileTrace, Trace

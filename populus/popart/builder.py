@@ -268,12 +268,12 @@ class Builder(Placement):
 
     def _translated(self) -> Translation:
         """Gives the types of tensors, found again when nodes were added. Raises PopulusError."""
-        from populus.popart.translation import Translation
+        from populus.popart.rules import PopartTranslation
 
         count = len(self._graph.node) + len(self._graph.input)
         if self._types is None or self._types[0] != count:
             outer = None if self._parent is None else self._parent._translated()
-            self._types = (count, Translation.of(self.model(), outer))
+            self._types = (count, PopartTranslation.of(self.model(), outer))
         return self._types[1]
 
     def getTensorShape(self, id: str) -> list[int]:

@@ -6,14 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.popart.graphcore_signatures import SIGNATURES, Signature
 from populus.popart.tensor_info import TensorInfo
-
-if TYPE_CHECKING:
-    from populus.popart.builder import Builder
 
 # PopART's names of ops whose own are words of C++.
 _RENAMED = {"and": "logical_and", "or": "logical_or", "not": "logical_not", "xor": "logical_xor", "if": "logical_if"}
@@ -56,11 +53,25 @@ def _signature(schema: Any) -> Signature:
     )
 
 
+class Nodes(Protocol):
+    """A builder as an opset needs it."""
+
+    def node(
+        self, op: str, domain: str, version: int, inputs: Sequence[str], count: int, attributes: Mapping[str, Any], context: str = ""
+    ) -> list[str]:
+        """Gives the outputs of a new node."""
+        ...
+
+    def getTensorShape(self, id: str) -> list[int]:
+        """Gives the shape of a tensor."""
+        ...
+
+
 @dataclass(frozen=True)
 class Opset:
     """The ops of one domain at one version. Raises AttributeError for an op that there is not."""
 
-    builder: Builder
+    builder: Nodes
     version: int
 
     @property

@@ -18,10 +18,11 @@ from populus.popart.host_weights import HostWeights
 from populus.popart.limits import check_rewrites
 from populus.popart.overloads import overloaded
 from populus.popart.reserved import GRADIENT
+from populus.popart.rules import PopartTranslation
 from populus.popart.serialized import as_json, check_format
 from populus.popart.settings import Patterns, SessionOptions
 from populus.popart.tensor_info import TensorInfo
-from populus.popart.translation import Known, Translation
+from populus.popart.translation import Known
 from populus.popart.variables import GROUPED
 from populus.program.compile import compile
 from populus.program.program import Program
@@ -63,7 +64,8 @@ class InferenceSession(HostWeights):
         self._flow, self._device, self._options = dataFlow, deviceInfo, userOptions or SessionOptions()
         self._options.check()
         self._copies = self._options.getGlobalReplicationFactor()
-        self._translation = Translation.of(self._model, training=self.TRAINS, strided_groups=self._options.groupNormStridedChannelGrouping)
+        strided = self._options.groupNormStridedChannelGrouping
+        self._translation = PopartTranslation.of(self._model, training=self.TRAINS, strided_groups=strided)
         self._translation.infer()
         self._variables = {n: a.copy() for n, a in self._host.items() if n in self._translation.assigned}
         if not (self.TRAINS or self._options.constantWeights):

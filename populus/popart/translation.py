@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.popart.stated import StatedError
@@ -39,7 +40,7 @@ class Known:
         return np_dtype_to_tensor_dtype(self.dtype)
 
 
-class Translation:
+class Translation(ABC):
     """The nodes of one graph, translated in order, with what is known of its tensors. `outer`: of the graph around it."""
 
     def __init__(self, opsets: Mapping[str, int], outer: Translation | None = None, training: bool = False, strided_groups: bool = False):
@@ -57,14 +58,14 @@ class Translation:
         self._variables: set[str] = set()
         self._inferred = 0
 
-    @staticmethod
-    def of(model: ModelProto, outer: Translation | None = None, training: bool = False, strided_groups: bool = False) -> Translation:
+    @classmethod
+    def of(cls, model: ModelProto, outer: Translation | None = None, training: bool = False, strided_groups: bool = False) -> Self:
         """Translates a whole model. `training`: elements are dropped. `strided_groups`: groups of channels are not neighbours.
 
         Raises PopulusError naming the node that has no meaning, or does not fit its inputs.
         """
         opsets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
-        made = Translation(opsets, outer, training, strided_groups)
+        made = cls(opsets, outer, training, strided_groups)
         made.begin(model.graph)
         for node in model.graph.node:
             made.feed(node)
@@ -170,13 +171,9 @@ class Translation:
 
     def feed(self, node: NodeProto) -> None:
         """Translates one more node. Raises PopulusError naming it."""
-        from populus.popart.limits import check
-        from populus.popart.rules import rule_of
-
         domain = "" if node.domain == "ai.onnx" else node.domain
-        rule = rule_of(domain, node.op_type)
         try:
-            check(self, domain, node)
+            rule = self.rule_for(domain, node)
             if rule is not None:
                 rule(self, node)
             elif domain == "ai.graphcore" and node.op_type not in NATIVE:
@@ -187,6 +184,10 @@ class Translation:
             place = next((o for o in node.output if o), node.op_type)
             named = isinstance(error, StatedError) or str(error).startswith("'")
             raise error if named else PopulusError(f"'{place}': {node.op_type}: {error}") from error
+
+    @abstractmethod
+    def rule_for(self, domain: str, node: NodeProto) -> Rule | None:
+        """Gives the rule of a node; None for one that stays as it is. Raises PopulusError for one that PopART refuses."""
 
     def since(self, op: str) -> int:
         """Gives the version of ONNX's op that the model's opset has."""
@@ -210,9 +211,9 @@ class Translation:
         """Tells whether a tensor of the main graph is a weight."""
         return name in self._variables
 
-    def inner(self, graph: GraphProto, given: Sequence[Known | None]) -> Translation:
+    def inner(self, graph: GraphProto, given: Sequence[Known | None]) -> Self:
         """Gives the translation of a graph inside a node."""
-        made = Translation(self.opsets, self, self.training, self.strided_groups)
+        made = type(self)(self.opsets, self, self.training, self.strided_groups)
         made.begin(graph, given)
         for node in graph.node:
             made.feed(node)

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.poptorch import enums, execution
-
-if TYPE_CHECKING:
-    from populus.poptorch.options import Options
 
 
 class ConfigFileError(PopulusError):
     """A line of a file of options that cannot be read."""
 
 
-def apply_line(options: Options, text: str, place: str) -> None:
-    """Calls the method that a line names. Raises ConfigFileError for anything but `method(arguments)`."""
+def apply_line(options: object, text: str, place: str) -> None:
+    """Calls the method of `Options` that a line names. Raises ConfigFileError for anything but `method(arguments)`."""
     try:
         call = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:

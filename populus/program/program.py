@@ -9,7 +9,7 @@ from copy import copy
 from html import escape
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ModuleOp, StringAttr, TensorType
@@ -17,8 +17,6 @@ from xdsl.ir import Attribute
 
 from populus.dialects.host import REFUSE, CallOp
 from populus.dialects.poplar.outside import HostCallOp
-from populus.dialects.signature.complex_pairs import as_complex
-from populus.dialects.signature.valid_lengths import trimmed
 from populus.dialects.support.budget import check_budget
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
 from populus.dialects.support.element_types import element_of, tensor
@@ -31,7 +29,7 @@ from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.lowering.driver.program_cache import ProgramCache, key_of, signature_module
 from populus.program.options import CompileOptions
-from populus.program.signature import Signature
+from populus.program.signature import Signature, computed
 from populus.program.source import Source, level_of
 from populus.program.watch import watch
 
@@ -320,25 +318,6 @@ class Program:
         if cache is not None and signature is not None:
             cache[0].put(cache[1], module, signature)
         return module
-
-
-def computed(signature: Signature, inputs: Mapping[str, Any], run: Callable[[Arrays], Arrays], states: Arrays | None = None) -> Arrays:
-    """Runs on inputs as the user has them, and gives the outputs likewise: strings, valid parts and maps.
-
-    `states`: arrays of the shapes of inputs that the program keeps. Raises PopulusError for inputs that do not match the signature.
-    """
-    arrays, padding = signature.checked(inputs), signature.padding
-    at = {} if padding is None else padding.sizes({**arrays, **(states or {})})
-    if padding is not None:
-        padding.check(at)
-    with signature.handled(arrays) as (strings, given):
-        found = run(given if padding is None else padding.padded(given, at))
-        found = trimmed(found if padding is None else padding.trimmed(found, at), signature.bounded)
-        outputs = {name: strings.decode(a) if name in signature.texts.outputs else a for name, a in found.items()}
-    outputs |= {name: as_complex(outputs[name]) for name in signature.pairs.outputs if name in outputs}
-    for entry in signature.maps:
-        outputs[entry.output] = cast("Any", entry.rows(outputs[entry.output]))  # ONNX's name for a sequence of maps
-    return outputs
 
 
 def run_level(program: Program, level: str, inputs: Arrays) -> Arrays:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -13,12 +13,12 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute
 
 from populus.dialects.signature import input_names, output_names, state_names
-from populus.dialects.signature.complex_pairs import NO_PAIRS, Pairs, as_pairs, pairs
+from populus.dialects.signature.complex_pairs import NO_PAIRS, Pairs, as_complex, as_pairs, pairs
 from populus.dialects.signature.map_inputs import MapInput, as_rows, map_inputs
 from populus.dialects.signature.map_outputs import Map, maps
 from populus.dialects.signature.required_values import Required, required
 from populus.dialects.signature.string_table import NO_TEXTS, Texts, texts
-from populus.dialects.signature.valid_lengths import Bounded, bounded
+from populus.dialects.signature.valid_lengths import Bounded, bounded, trimmed
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, option
 from populus.dialects.support.element_types import dtype_of, tensor
 from populus.program.padding import Padding
@@ -230,3 +230,22 @@ def _draw(type: TensorType[Attribute], seed: int, name: str, words: Sequence[str
         info = np.iinfo(dtype)
         return rng.integers(info.min if narrow else 0, info.max if narrow else 1, shape, dtype, endpoint=True)
     return rng.standard_normal(shape).astype(dtype)
+
+
+def computed(signature: Signature, inputs: Mapping[str, Any], run: Callable[[Arrays], Arrays], states: Arrays | None = None) -> Arrays:
+    """Runs on inputs as the user has them, and gives the outputs likewise: strings, valid parts and maps.
+
+    `states`: arrays of the shapes of inputs that the program keeps. Raises PopulusError for inputs that do not match the signature.
+    """
+    arrays, padding = signature.checked(inputs), signature.padding
+    at = {} if padding is None else padding.sizes({**arrays, **(states or {})})
+    if padding is not None:
+        padding.check(at)
+    with signature.handled(arrays) as (strings, given):
+        found = run(given if padding is None else padding.padded(given, at))
+        found = trimmed(found if padding is None else padding.trimmed(found, at), signature.bounded)
+        outputs = {name: strings.decode(a) if name in signature.texts.outputs else a for name, a in found.items()}
+    outputs |= {name: as_complex(outputs[name]) for name in signature.pairs.outputs if name in outputs}
+    for entry in signature.maps:
+        outputs[entry.output] = cast("Any", entry.rows(outputs[entry.output]))  # ONNX's name for a sequence of maps
+    return outputs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
@@ -14,16 +14,63 @@ from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import dtype_of
 from populus.dialects.support.guard import Guard
 from populus.program.padding import UnequalSizesError
-from populus.program.program import Program, computed
+from populus.program.signature import Signature, computed
 from populus.runtime.engine.states import check_states
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from xdsl.dialects.builtin import ModuleOp
 
+    from populus.program.options import CompileOptions
     from populus.program.source import Arrays
     from populus.runtime.session import Session
 
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
+
+
+class Keeping(Protocol):
+    """A program as a `Stateful` needs it."""
+
+    options: CompileOptions
+
+    @property
+    def level(self) -> str:
+        """The level that runs."""
+        ...
+
+    @property
+    def signature(self) -> Signature:
+        """The names and types of inputs and outputs."""
+        ...
+
+    @property
+    def several(self) -> Mapping[str, Mapping[int, str]]:
+        """The dimensions of each input that have several sizes, by position."""
+        ...
+
+    def most(self, name: str) -> tuple[int | None, ...]:
+        """Gives the greatest size of an input along each axis, None where it is open."""
+        ...
+
+    def stated_types(self) -> tuple[dict[str, TensorType[Attribute]], dict[str, Attribute]]:
+        """Gives the types of inputs and outputs by name; open dimensions are -1."""
+        ...
+
+    def program_for(self, inputs: Mapping[str, Any], room: Mapping[str, int] = ...) -> Keeping:
+        """Gives the program that `run` uses for these inputs."""
+        ...
+
+    def sized_for(self, inputs: Mapping[str, Any]) -> Keeping:
+        """Gives the program for exactly the sizes of these inputs."""
+        ...
+
+    def module(self, level: str) -> ModuleOp:
+        """Gives the module at a level."""
+        ...
+
+    def run(self, inputs: Mapping[str, Any]) -> Arrays:
+        """Runs the program."""
+        ...
 
 
 class Stateful:
@@ -38,7 +85,7 @@ class Stateful:
     Threads take turns. Raises PopulusError for a name that there is not, and for a pair of unlike types.
     """
 
-    def __init__(self, program: Program, pairs: Mapping[str, str]):
+    def __init__(self, program: Keeping, pairs: Mapping[str, str]):
         self.program = program
         self.pairs = dict(pairs)
         self._running = Guard()
@@ -52,7 +99,7 @@ class Stateful:
         self._shapes: Shapes = {}  # of states that are in the memory of `_session`
         self._growth: dict[str, int] = {}  # of dimensions, in the last run
         self._session: Session | None = None
-        self._sessions: WeakKeyDictionary[Program, Session] = WeakKeyDictionary()  # of programs that the open program keeps
+        self._sessions: WeakKeyDictionary[Keeping, Session] = WeakKeyDictionary()  # of programs that the open program keeps
         self._latest: Session | None = None  # the only one whose memory is in use
 
     def run(self, inputs: Mapping[str, Any]) -> Arrays:
@@ -110,7 +157,7 @@ class Stateful:
 
     # -- states in the memory of a program
 
-    def _run_in_memory(self, program: Program, inputs: Mapping[str, Any], states: Arrays, after: Shapes) -> Arrays:
+    def _run_in_memory(self, program: Keeping, inputs: Mapping[str, Any], states: Arrays, after: Shapes) -> Arrays:
         """Runs a program whose memory has the states, or gets them. `after`: their shapes when it ends."""
         if self._sessions.get(program) is not self._latest or self._latest is None:
             self._leave()
@@ -126,7 +173,7 @@ class Stateful:
         self._move(after, states)
         return results
 
-    def _run_outside(self, program: Program, inputs: Mapping[str, Any], states: Arrays) -> Arrays:
+    def _run_outside(self, program: Keeping, inputs: Mapping[str, Any], states: Arrays) -> Arrays:
         """Runs a program on states that are arrays."""
         self._leave()
         held = {name: self._held.get(name, states[name]) for name in self.pairs}
@@ -155,7 +202,7 @@ class Stateful:
         }
         return {**room, **outgrown}
 
-    def _after(self, program: Program, inputs: Mapping[str, Any], states: Arrays) -> Shapes:
+    def _after(self, program: Keeping, inputs: Mapping[str, Any], states: Arrays) -> Shapes:
         """Gives the shapes of states after a run. Raises PopulusError for inputs that do not match the model, and as `_check` does."""
         padding = program.signature.padding
         if padding is None:
@@ -178,14 +225,14 @@ class Stateful:
                         "reset it, or compile with a larger bound"
                     )
 
-    def _outgrown(self, program: Program, after: Shapes) -> dict[str, int]:
+    def _outgrown(self, program: Keeping, after: Shapes) -> dict[str, int]:
         """Gives the dimensions whose bound in a program the states exceed after a run, with the sizes that they need."""
         padding = program.signature.padding
         if padding is None:
             return {}
         return {self._names[name][d]: shape[d] for name, shape in after.items() for d in padding.outgrown(name, shape)}
 
-    def _fits_memory(self, program: Program, after: Shapes) -> bool:
+    def _fits_memory(self, program: Keeping, after: Shapes) -> bool:
         """Tells whether the memory of states can hold their next values.
 
         It can if these are as large, or if the program has a bound for each axis that grows: a program of more rows may hold those.
@@ -200,7 +247,7 @@ class Stateful:
             return False
         return all(padding.inputs[name][d] is not None for name, shape in after.items() for d in padding.outgrown(name, shape))
 
-    def _loaded(self, program: Program) -> Session:
+    def _loaded(self, program: Keeping) -> Session:
         """Loads a program with memory for the states."""
         from populus.runtime.session import Session
 

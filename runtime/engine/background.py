@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet, ref
 
 from populus.dialects.support.guard import once
-from populus.runtime.engine.choice import NoMachineCodeError
+from populus.runtime.engine.native import NoMachineCodeError
 
 if TYPE_CHECKING:
     from populus.runtime.engine.program import LoadedProgram

@@ -13,14 +13,11 @@ from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
 from populus.dialects.poplar.program import CallOp, FuncOp, GraphOp, RepeatOp, WhileOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.cycles.tile_code import instructions
+from populus.runtime.engine.native import NoMachineCodeError
 from populus.runtime.views import params_of
 
 if TYPE_CHECKING:
     from populus.runtime.engine.program import LoadedProgram
-
-
-class NoMachineCodeError(PopulusError):
-    """The compiler is missing, or does not support this CPU."""
 
 
 SMALL = 1_000_000  # iteration points: about 1 ms on the numpy engine, while one kernel takes about 20 ms to compile

@@ -192,7 +192,7 @@ class Reader:
         """Parses a block; with a remark, compares it with the file of that name or, for `printed`, with what was printed last."""
         if block.remark:
             return self.shown(block)
-        from populus.dialects.support.diagnostics import LocatingParser
+        from populus.dialects.support.parser import LocatingParser
         from populus.dialects.table import context
 
         for part in block.text.split("// -----"):

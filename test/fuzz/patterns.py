@@ -23,7 +23,8 @@ from fuzz.children import Outcome
 from fuzz.mutations import ELEMENTS, attribute, changed, pick, size
 from populus.compare.validation import ADVERSARIAL, validating
 from populus.dialects.base.tensor_op import TensorOp
-from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
+from populus.dialects.support.diagnostics import PopulusError, verify
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text, text_of
 from populus.lowering.driver.pipeline import Pipeline

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from onnx import helper, numpy_helper
 
-from populus.dialects.support.diagnostics import LocatingParser, verify
+from populus.dialects.support.diagnostics import verify
 from populus.dialects.support.element_types import element_of
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.session import Session

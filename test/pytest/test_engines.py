@@ -19,7 +19,7 @@ from populus.compare.validation import validating
 from populus.dialects import expr
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.codelets.task import Task
-from populus.runtime.engine.choice import NoMachineCodeError
+from populus.runtime.engine.native import NoMachineCodeError
 from populus.runtime.engine.native.run import program as native
 
 pytest.importorskip("llvmlite")

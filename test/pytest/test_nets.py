@@ -19,7 +19,8 @@ from helpers.effort import effort
 from helpers.wheel_models import NETS, agree, light
 from populus.dialects.data import load_blobs, save_blobs
 from populus.dialects.poplar.program import GraphOp
-from populus.dialects.support.diagnostics import LocatingParser, verify
+from populus.dialects.support.diagnostics import verify
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.importer import import_onnx

@@ -13,7 +13,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import populus
-from populus.dialects.support.diagnostics import LocatingParser, PopulusError, PopulusWarning
+from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
+from populus.dialects.support.parser import LocatingParser
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.importer.opened import OpenedModel
 from populus.program import ready

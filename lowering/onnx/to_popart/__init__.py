@@ -152,7 +152,7 @@ class Converter:
         self.masks.enter(function)
         first = function.body.block.first_op
         for argument in function.body.block.args:
-            value = argument if first is None else self.masks.safe(Place(first, self.masks), argument)
+            value = argument if first is None else self.masks.safe(Place.before(first, self.masks), argument)
             if value is not argument:
                 argument.replace_uses_with_if(value, lambda use, new=value: use.operation is not new.owner)
 
@@ -164,7 +164,7 @@ class Converter:
         last = function.body.block.last_op
         if not self.valid.bounds or last is None:
             return
-        end = Place(last, self.masks)
+        end = Place.before(last, self.masks)
         values = [open_shapes.compacted(end, v) for v in last.operands]
         last.operands = values
         if self.valid.has_ranges:
@@ -223,7 +223,7 @@ class Converter:
             op.parent.insert_op_before(made, op)
         if concerned:
             assert isinstance(built, PopartOp)
-            return [*open_custom.converted(Place(op, self.masks), built)]
+            return [*open_custom.converted(Place.before(op, self.masks), built)]
         return [r for made in new for r in made.results] if built.parent is None else list(built.results)
 
     def outputs(self, op: OnnxOp) -> list[Output]:

@@ -25,6 +25,7 @@ from populus.dialects.support.element_types import dtype_of, is_float
 from populus.lowering.onnx.dynamic_sizes import Bound
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
 from populus.lowering.onnx.to_popart.formula import Term
+from populus.lowering.onnx.to_popart.masks import Place
 from populus.lowering.onnx.to_popart.tensor import element_positions, gathered, sliced
 from populus.lowering.onnx.valid_sizes import is_counted, size_of
 
@@ -63,7 +64,7 @@ def divided(c: Conversion, count: SSAValue, by: int) -> SSAValue:
     return count if by == 1 else c.insert(popart.DivOp(count, c.constant(np.array(by, np.int64))))
 
 
-def give_counts(function: FuncOp, end: Conversion, values: Sequence[SSAValue]) -> None:
+def give_counts(function: FuncOp, end: Place, values: Sequence[SSAValue]) -> None:
     """Appends the sizes of a function's results that the data decide to its results, named `NAME.count`.
 
     `end`: inserts in front of the terminator. `values`: the results, whose valid elements come first along each axis.

@@ -5,56 +5,46 @@ A rule is a function of a `Conversion` that gives the values of the node's outpu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import ArrayAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from populus.dialects.base.tensor_op import TensorOp
-from populus.dialects.data import constant, constant_value
+from populus.dialects.data import constant_value
 from populus.dialects.onnx.schema import OnnxOp
-from populus.dialects.popart import CastOp, ExpandOp, ReshapeOp, TransposeOp
-from populus.dialects.poplar.target import sum_type
 from populus.dialects.signature.required_values import Required, require
 from populus.dialects.signature.string_table import handles
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.lowering.onnx.dynamic_sizes import Bound
-from populus.lowering.onnx.valid_sizes import size_of
+from populus.lowering.onnx.to_popart.masks import Masks, Place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from populus.lowering.onnx.to_popart.masks import Masks
 
 Output: TypeAlias = "SSAValue | None"
 Rule: TypeAlias = "Callable[[Conversion], Output | list[Output]]"
 Rules: TypeAlias = Mapping[str, Rule]
 
 
-class Conversion:
+class Conversion(Place):
     """The node `op`, whose operands are converted already, and the insertion point of its replacement."""
 
     def __init__(self, op: OnnxOp, builder: Builder, masks: Masks | None = None):
-        self.op = op
-        self.masks = masks  # None: no operand is partly valid
+        super().__init__(op, builder, masks)
+        self.op: OnnxOp = op
         self.counts: dict[int, Bound] = {}  # of this node's outputs
-        self.builder = builder
         self.inputs = op.inputs
         self.version = op.VERSION
 
     def at(self, builder: Builder) -> Conversion:
         """Makes the same conversion with another insertion point."""
         return Conversion(self.op, builder, self.masks)
-
-    @property
-    def block(self) -> Block:
-        """The block that ops are inserted into."""
-        return self.builder.insertion_point.block
 
     def has(self, i: int) -> bool:
         """Tells whether input `i` is present."""
@@ -69,14 +59,6 @@ class Conversion:
     def optional(self, i: int) -> SSAValue | None:
         """Gives input `i`; None if it is absent."""
         return self.inputs[i] if i < len(self.inputs) else None
-
-    def length(self, x: SSAValue, d: int) -> SSAValue:
-        """Gives the size of a dimension, that of its valid part if it is bounded: an i64 scalar."""
-        import numpy as np
-
-        if self.masks is not None:
-            return self.masks.scalar(self, size_of(self.masks.valid.of(x)[d]), i64)  # pyright: ignore[reportArgumentType], as in `insert`
-        return self.constant(np.array(shape(x)[d], np.int64))
 
     def known(self, i: int) -> NDArray[Any]:
         """Gives the array of input `i`. Raises PopulusError if it is not a constant."""
@@ -131,17 +113,6 @@ class Conversion:
         stated = self.get(name)
         return shapes.axis(default if stated is None else stated, rank)
 
-    def insert(self, op: Operation) -> SSAValue:
-        """Inserts an op with the node's location, and gives its first result."""
-        if self.masks is not None:
-            return self.masks.insert(self, op)  # pyright: ignore[reportArgumentType], the file under its other name
-        op.location = self.op.location
-        return self.builder.insert(op).results[0]
-
-    def constant(self, array: NDArray[Any]) -> SSAValue:
-        """Inserts a constant."""
-        return self.insert(constant(array))
-
     def handles(self, strings: Iterable[str]) -> NDArray[Any]:
         """Gives the handles of strings: [n], i32."""
         import numpy as np
@@ -151,33 +122,6 @@ class Conversion:
             assert function is not None, self.op
             function = function.parent_op()
         return np.array(handles(function, strings), np.int32)
-
-    def scalar(self, value: float | int, like: SSAValue) -> SSAValue:
-        """Inserts a scalar constant of the element type of `like`."""
-        import numpy as np
-
-        return self.constant(np.array(value, dtype_of(element_type_of(like.type))))
-
-    def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
-        """Reshapes `x`, unless it has the shape already."""
-        return x if shape_of(x.type) == tuple(shape) else self.insert(ReshapeOp(x, shape=tuple(shape)))
-
-    def transpose(self, x: SSAValue, permutation: Sequence[int]) -> SSAValue:
-        """Transposes `x`, unless the permutation is the identity."""
-        same = list(permutation) == list(range(len(permutation)))
-        return x if same else self.insert(TransposeOp(x, permutation=tuple(permutation)))
-
-    def expand(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
-        """Broadcasts `x` to a shape, unless it has the shape already."""
-        return x if shape_of(x.type) == tuple(shape) else self.insert(ExpandOp(x, shape=tuple(shape)))
-
-    def cast(self, x: SSAValue, to: Attribute) -> SSAValue:
-        """Casts `x` to an element type, unless it has the type already."""
-        return x if element_type_of(x.type) == to else self.insert(CastOp(x, to=to))
-
-    def wide(self, x: SSAValue) -> SSAValue:
-        """Casts halves to the type that they are summed in, f32; docs/half-sums.md has the table."""
-        return self.cast(x, sum_type(element_type_of(x.type)))
 
 
 def texts(attribute: Attribute | None) -> list[str]:

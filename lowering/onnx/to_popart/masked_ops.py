@@ -20,8 +20,8 @@ from populus.dialects.popart.base import ElementwiseOp, ReduceOp
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, is_float, is_unsigned
-from populus.lowering.onnx.to_popart.conversion import Conversion, element, shape
-from populus.lowering.onnx.to_popart.masks import Masks, Rule
+from populus.lowering.onnx.to_popart.conversion import element, shape
+from populus.lowering.onnx.to_popart.masks import Masks, Place, Rule
 from populus.lowering.onnx.valid_sizes import (
     Axes,
     Axis,
@@ -48,12 +48,12 @@ def refilled(op: Operation, values: Mapping[int, SSAValue]) -> None:
     op.operands = [values.get(i, v) for i, v in enumerate(op.operands)]
 
 
-def put(m: Masks, c: Conversion, op: Operation, axes: Axes) -> SSAValue:
+def put(m: Masks, c: Place, op: Operation, axes: Axes) -> SSAValue:
     """Inserts an op whose result has these axes."""
     return m.state(m.plain(c, op), axes)
 
 
-def elementwise(m: Masks, c: Conversion, op: ElementwiseOp) -> SSAValue:
+def elementwise(m: Masks, c: Place, op: ElementwiseOp) -> SSAValue:
     """Inserts an element-wise op. Integers are not divided by what stands beyond the valid part."""
     axes = broadcast([m.valid.of(v) for v in op.operands])
     if isinstance(op, popart.DivOp | popart.ModOp) and not is_float(element(op.operands[1])):
@@ -74,7 +74,7 @@ NEUTRAL: Mapping[type[ReduceOp], str] = {
 }
 
 
-def reduction(m: Masks, c: Conversion, op: ReduceOp) -> SSAValue:
+def reduction(m: Masks, c: Place, op: ReduceOp) -> SSAValue:
     """Reduces the neutral element beyond the valid part; a mean divides by the number of valid elements."""
     axes, dims = m.valid.of(op.x), op.dims()
     kept = tuple(() if d in dims else a for d, a in enumerate(axes) if op.keep or d not in dims)
@@ -89,7 +89,7 @@ def reduction(m: Masks, c: Conversion, op: ReduceOp) -> SSAValue:
     return put(m, c, op, kept)
 
 
-def mean(m: Masks, c: Conversion, x: SSAValue, dims: Sequence[int], keep: bool) -> SSAValue:
+def mean(m: Masks, c: Place, x: SSAValue, dims: Sequence[int], keep: bool) -> SSAValue:
     """Builds the mean over `dims`: the sum of valid elements over their number, 16-bit floats in f32."""
     axes, kind = m.valid.of(x), element(x)
     wide = c.cast(x, f32) if kind in (f16, bf16) else x
@@ -97,7 +97,7 @@ def mean(m: Masks, c: Conversion, x: SSAValue, dims: Sequence[int], keep: bool) 
     return c.cast(c.insert(popart.DivOp(total, m.count(c, axes, dims, element(wide)))), kind)
 
 
-def rows(m: Masks, c: Conversion, op: popart.SoftmaxOp | popart.LogSoftmaxOp) -> SSAValue:
+def rows(m: Masks, c: Place, op: popart.SoftmaxOp | popart.LogSoftmaxOp) -> SSAValue:
     """Fills the axis of a softmax with minus infinity."""
     axes = m.valid.of(op.x)
     refilled(op, {0: m.filled(c, op.x, (op.axis,), "lowest")})
@@ -107,7 +107,7 @@ def rows(m: Masks, c: Conversion, op: popart.SoftmaxOp | popart.LogSoftmaxOp) ->
     return result
 
 
-def matmul(m: Masks, c: Conversion, op: popart.MatMulOp) -> SSAValue:
+def matmul(m: Masks, c: Place, op: popart.MatMulOp) -> SSAValue:
     """Fills the summed axis of both operands with zeros: zero times NaN is NaN."""
     a, b = m.valid.of(op.a), m.valid.of(op.b)
     inner = (len(a) - 1, max(len(b) - 2, 0))
@@ -121,7 +121,7 @@ def matmul(m: Masks, c: Conversion, op: popart.MatMulOp) -> SSAValue:
     return put(m, c, op, (*outer, *ends))
 
 
-def gemm(m: Masks, c: Conversion, op: popart.GemmOp) -> SSAValue:
+def gemm(m: Masks, c: Place, op: popart.GemmOp) -> SSAValue:
     """Fills as `matmul`; c is added element by element."""
     a, b = m.valid.of(op.a), m.valid.of(op.b)
     outer, inner = (1, 0) if op.trans_a else (0, 1)
@@ -133,7 +133,7 @@ def gemm(m: Masks, c: Conversion, op: popart.GemmOp) -> SSAValue:
     return put(m, c, op, (a[outer], b[right]))
 
 
-def transpose(m: Masks, c: Conversion, op: popart.TransposeOp) -> SSAValue:
+def transpose(m: Masks, c: Place, op: popart.TransposeOp) -> SSAValue:
     """Moves axes with their valid parts, and with what is known to stand beyond those."""
     axes, order = m.valid.of(op.x), ints(op.permutation)
     result = put(m, c, op, tuple(axes[d] for d in order))
@@ -141,7 +141,7 @@ def transpose(m: Masks, c: Conversion, op: popart.TransposeOp) -> SSAValue:
     return result
 
 
-def reshape(m: Masks, c: Conversion, op: popart.ReshapeOp) -> SSAValue:
+def reshape(m: Masks, c: Place, op: popart.ReshapeOp) -> SSAValue:
     """Reshapes axes: merged axes keep their factors; a split axis has to be one of those."""
     x, to = m.valid.of(op.x), shape(op.y)
     axes = reshaped(x, to)
@@ -150,12 +150,12 @@ def reshape(m: Masks, c: Conversion, op: popart.ReshapeOp) -> SSAValue:
     return put(m, c, op, axes)
 
 
-def expand(m: Masks, c: Conversion, op: popart.ExpandOp) -> SSAValue:
+def expand(m: Masks, c: Place, op: popart.ExpandOp) -> SSAValue:
     """Broadcasts: dimensions that stretch are valid as a whole."""
     return put(m, c, op, broadcast([m.valid.of(op.x), whole(ints(op.shape))]))
 
 
-def concat(m: Masks, c: Conversion, op: popart.ConcatOp) -> SSAValue:
+def concat(m: Masks, c: Place, op: popart.ConcatOp) -> SSAValue:
     """Joins parts, at run-time offsets if one in front is not valid as a whole."""
     parts, d = list(op.operands), op.axis
     axes = [m.valid.of(p) for p in parts]
@@ -182,7 +182,7 @@ def concat(m: Masks, c: Conversion, op: popart.ConcatOp) -> SSAValue:
     return m.state(picked(m, c, joined, source, d), final)
 
 
-def appended(m: Masks, c: Conversion, x: SSAValue, row: SSAValue, d: int, bound: int) -> SSAValue:
+def appended(m: Masks, c: Place, x: SSAValue, row: SSAValue, d: int, bound: int) -> SSAValue:
     """Appends one row to axis `d` of x, in a buffer of `bound` rows: a selection, which may overwrite x."""
     axes, size = m.valid.of(x), shape(x)
     if size[d] < bound:
@@ -196,14 +196,14 @@ def appended(m: Masks, c: Conversion, x: SSAValue, row: SSAValue, d: int, bound:
     return m.plain(c, popart.WhereOp(m.plain(c, popart.ReshapeOp(before, shape=form)), x, row))
 
 
-def picked(m: Masks, c: Conversion, x: SSAValue, indices: SSAValue, d: int) -> SSAValue:
+def picked(m: Masks, c: Place, x: SSAValue, indices: SSAValue, d: int) -> SSAValue:
     """Gathers along axis `d` at i32 indices; those out of range are clamped, as only invalid elements read them."""
     last = m.scalar(c, as_size(shape(x)[d] - 1))
     inside = m.plain(c, popart.MaxOp(m.plain(c, popart.MinOp(indices, last)), m.scalar(c, as_size(0))))
     return m.plain(c, popart.GatherOp(x, inside, axis=d))
 
 
-def slices(m: Masks, c: Conversion, op: popart.SliceOp) -> SSAValue:
+def slices(m: Masks, c: Place, op: popart.SliceOp) -> SSAValue:
     """Slices a prefix, forwards only."""
     axes: list[Axis] = []
     for a, n, size, (begin, _, step) in zip(m.valid.of(op.x), shape(op.x), shape(op.y), op.bounds()):
@@ -219,7 +219,7 @@ def slices(m: Masks, c: Conversion, op: popart.SliceOp) -> SSAValue:
     return put(m, c, op, tuple(axes))
 
 
-def pad(m: Masks, c: Conversion, op: popart.PadOp) -> SSAValue:
+def pad(m: Masks, c: Place, op: popart.PadOp) -> SSAValue:
     """Pads: x is filled with the value, so that it stands beyond the valid part already."""
     x, lower, upper = m.valid.of(op.x), ints(op.lower_), ints(op.upper)
     axes: list[Axis] = []
@@ -238,7 +238,7 @@ def pad(m: Masks, c: Conversion, op: popart.PadOp) -> SSAValue:
     return put(m, c, op, tuple(axes))
 
 
-def tile(m: Masks, c: Conversion, op: popart.TileOp) -> SSAValue:
+def tile(m: Masks, c: Place, op: popart.TileOp) -> SSAValue:
     """Repeats axes that are valid as a whole."""
     x, repeats = m.valid.of(op.x), ints(op.repeats)
     if any(r != 1 and not is_whole(a) for a, r in zip(x, repeats)):
@@ -246,7 +246,7 @@ def tile(m: Masks, c: Conversion, op: popart.TileOp) -> SSAValue:
     return put(m, c, op, tuple(a if r == 1 else prefix(bound_of(a) * r, bound_of(a) * r) for a, r in zip(x, repeats)))
 
 
-def gather(m: Masks, c: Conversion, op: popart.GatherOp) -> SSAValue:
+def gather(m: Masks, c: Place, op: popart.GatherOp) -> SSAValue:
     """Gathers: invalid indices are 0, and negative indices count from the end of the valid part."""
     import numpy as np
 
@@ -263,7 +263,7 @@ def gather(m: Masks, c: Conversion, op: popart.GatherOp) -> SSAValue:
     return put(m, c, op, axes)
 
 
-def scatter(m: Masks, c: Conversion, op: popart.ScatterOp) -> SSAValue:
+def scatter(m: Masks, c: Place, op: popart.ScatterOp) -> SSAValue:
     """Scatters: invalid updates go to a row of their own after x, which is then cut off."""
     import numpy as np
 
@@ -282,7 +282,7 @@ def scatter(m: Masks, c: Conversion, op: popart.ScatterOp) -> SSAValue:
     return put(m, c, cut, (axes[0], *rest))
 
 
-def top_k(m: Masks, c: Conversion, op: popart.TopKOp) -> SSAValue:
+def top_k(m: Masks, c: Place, op: popart.TopKOp) -> SSAValue:
     """Fills the sorted axis with the least number: of equals, the first is chosen."""
     x = m.valid.of(op.x)
     if not is_whole(x[-1]):
@@ -293,7 +293,7 @@ def top_k(m: Masks, c: Conversion, op: popart.TopKOp) -> SSAValue:
     return put(m, c, op, (*x[:-1], prefix(op.k, k)))
 
 
-def whitening(m: Masks, c: Conversion, op: Any) -> SSAValue:
+def whitening(m: Masks, c: Place, op: Any) -> SSAValue:
     """Normalises by the mean and the variance of valid elements."""
     x = m.valid.of(op.x)
     match op:
@@ -310,14 +310,14 @@ def whitening(m: Masks, c: Conversion, op: Any) -> SSAValue:
     return normalised(m, c, op, op.x, list(dims), shape(op.x))
 
 
-def grouped(m: Masks, c: Conversion, op: popart.GroupNormOp) -> SSAValue:
+def grouped(m: Masks, c: Place, op: popart.GroupNormOp) -> SSAValue:
     """Normalises groups of channels: [batch, groups, channels of a group, size..]."""
     n, channels, *size = shape(op.x)
     split = c.reshape(op.x, (n, op.groups, channels // op.groups, *size))
     return normalised(m, c, op, split, list(range(2, len(shape(split)))), shape(op.x))
 
 
-def normalised(m: Masks, c: Conversion, op: Any, x: SSAValue, dims: Sequence[int], form: Sequence[int]) -> SSAValue:
+def normalised(m: Masks, c: Place, op: Any, x: SSAValue, dims: Sequence[int], form: Sequence[int]) -> SSAValue:
     """Builds `(x - mean) / sqrt(variance + epsilon) scale + bias`, in f32 for 16-bit floats."""
     kind = element(x)
     x = c.cast(x, f32) if kind in (f16, bf16) else x
@@ -333,7 +333,7 @@ def normalised(m: Masks, c: Conversion, op: Any, x: SSAValue, dims: Sequence[int
     return y
 
 
-def batch_norm(m: Masks, c: Conversion, op: popart.BatchNormOp) -> SSAValue:
+def batch_norm(m: Masks, c: Place, op: popart.BatchNormOp) -> SSAValue:
     """Normalises by given statistics."""
     x = m.valid.of(op.x)
     if not is_whole(x[1]):
@@ -341,7 +341,7 @@ def batch_norm(m: Masks, c: Conversion, op: popart.BatchNormOp) -> SSAValue:
     return put(m, c, op, x)
 
 
-def lrn(m: Masks, c: Conversion, op: popart.LrnOp) -> SSAValue:
+def lrn(m: Masks, c: Place, op: popart.LrnOp) -> SSAValue:
     """Normalises over windows of channels."""
     x = m.valid.of(op.x)
     refilled(op, {0: m.filled(c, op.x, (1,), "zero")})

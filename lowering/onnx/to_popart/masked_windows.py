@@ -12,9 +12,9 @@ from populus.dialects.base.tensor_op import ints
 from populus.dialects.data import constant
 from populus.dialects.support import shapes
 from populus.dialects.support.element_types import dtype_of
-from populus.lowering.onnx.to_popart.conversion import Conversion, element, shape
+from populus.lowering.onnx.to_popart.conversion import element, shape
 from populus.lowering.onnx.to_popart.masked_ops import put, refilled, refuse
-from populus.lowering.onnx.to_popart.masks import Masks, Rule
+from populus.lowering.onnx.to_popart.masks import Masks, Place, Rule
 from populus.lowering.onnx.valid_sizes import Axes, Axis, bound_of, described, is_prefix, is_whole, prefix, size_of, whole
 
 
@@ -51,7 +51,7 @@ def overhanging(op: Any, rank: int, ceil: bool = False) -> list[int]:
     return [d + 2 for d, p in enumerate(after) if p > 0 or ceil]
 
 
-def conv(m: Masks, c: Conversion, op: popart.ConvOp) -> SSAValue:
+def conv(m: Masks, c: Place, op: popart.ConvOp) -> SSAValue:
     """Convolves: windows that reach beyond the valid part read zeros there, as in padding."""
     x = m.valid.of(op.x)
     if m.valid.sized(op.w) or (op.bias is not None and m.valid.sized(op.bias)) or not is_whole(x[1]):
@@ -60,7 +60,7 @@ def conv(m: Masks, c: Conversion, op: popart.ConvOp) -> SSAValue:
     return put(m, c, op, (x[0], *whole(shape(op.y)[1:2]), *spatial_sizes(m, op, x, shape(op.y)[2:])))
 
 
-def conv_transpose(m: Masks, c: Conversion, op: popart.ConvTransposeOp) -> SSAValue:
+def conv_transpose(m: Masks, c: Place, op: popart.ConvTransposeOp) -> SSAValue:
     """Fills x with zeros, which add nothing."""
     x, n = m.valid.of(op.x), len(m.valid.of(op.x)) - 2
     if m.valid.sized(op.w) or (op.bias is not None and m.valid.sized(op.bias)) or not is_whole(x[1]):
@@ -75,14 +75,14 @@ def conv_transpose(m: Masks, c: Conversion, op: popart.ConvTransposeOp) -> SSAVa
     return put(m, c, op, (x[0], *whole(shape(op.y)[1:2]), *axes))
 
 
-def max_pool(m: Masks, c: Conversion, op: popart.MaxPoolOp) -> SSAValue:
+def max_pool(m: Masks, c: Place, op: popart.MaxPoolOp) -> SSAValue:
     """Takes the largest: windows that reach beyond the valid part read the least number there, as in padding."""
     x = m.valid.of(op.x)
     refilled(op, {0: m.filled(c, op.x, overhanging(op, len(x), op.ceil), "lowest")})
     return put(m, c, op, (*x[:2], *spatial_sizes(m, op, x, shape(op.y)[2:], op.ceil)))
 
 
-def average_pool(m: Masks, c: Conversion, op: popart.AveragePoolOp) -> SSAValue:
+def average_pool(m: Masks, c: Place, op: popart.AveragePoolOp) -> SSAValue:
     """Divides the sum of a window by the number of its valid elements, each computed as a mean that counts padding."""
     import numpy as np
 

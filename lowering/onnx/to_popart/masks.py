@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import i1, i32
+from xdsl.dialects.builtin import i1, i32, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
@@ -22,17 +22,18 @@ from xdsl.rewriter import InsertPoint
 from populus.dialects import popart
 from populus.dialects.data import constant
 from populus.dialects.onnx.sizes import Atom, Size, as_size
+from populus.dialects.popart import CastOp, ExpandOp, ReshapeOp, TransposeOp
+from populus.dialects.poplar.target import sum_type
 from populus.dialects.signature import input_names
 from populus.dialects.signature.bounded_dimensions import PREFIX, require_equal
 from populus.dialects.support.diagnostics import PopulusError, named
-from populus.dialects.support.element_types import dtype_of, is_float
-from populus.lowering.onnx.to_popart.conversion import Conversion, element, shape
-from populus.lowering.onnx.valid_sizes import Axes, Axis, ValidSizes, bound_of, is_whole, prefix
+from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of
+from populus.lowering.onnx.valid_sizes import Axes, Axis, ValidSizes, bound_of, is_whole, prefix, size_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Rule: TypeAlias = "Callable[[Masks, Conversion, Any], SSAValue]"
+Rule: TypeAlias = "Callable[[Masks, Place, Any], SSAValue]"
 Fill: TypeAlias = "str | SSAValue"
 
 
@@ -155,14 +156,14 @@ class Masks:
             inside = early(popart.LessOp(positions, self.number(f.size)))
             result = inside if result is None else early(popart.AndOp(result, inside))
         assert result is not None, axis
-        if shape(result) != tuple(lengths):
+        if shape_of(result.type) != tuple(lengths):
             result = early(popart.ExpandOp(result, shape=lengths))
         if len(lengths) > 1:
             result = early(popart.ReshapeOp(result, shape=(math.prod(lengths),)))
         self._masks[axis] = result
         return result
 
-    def masked(self, c: Conversion, axes: Axes, dims: Sequence[int]) -> SSAValue:
+    def masked(self, c: Place, axes: Axes, dims: Sequence[int]) -> SSAValue:
         """Gives the mask of the positions that are valid along `dims`; it broadcasts to the shape of `axes`."""
         result: SSAValue | None = None
         for d in dims:
@@ -174,7 +175,7 @@ class Masks:
         assert result is not None, (axes, dims)
         return result
 
-    def filled(self, c: Conversion, x: SSAValue, dims: Sequence[int] | None, fill: Fill) -> SSAValue:
+    def filled(self, c: Place, x: SSAValue, dims: Sequence[int] | None, fill: Fill) -> SSAValue:
         """Replaces what stands beyond the valid part of `x` along `dims` (None: all axes).
 
         `fill`: `zero`, `one`, `lowest` or `highest` of the element type, or a scalar.
@@ -190,7 +191,7 @@ class Masks:
             before, value = self._fills.get((x, dims, fill), (None, x))
             if before is not None and before is block:
                 return value
-        other = self.plain(c, constant(filler(fill, element(x)))) if isinstance(fill, str) else fill
+        other = self.plain(c, constant(filler(fill, element_type_of(x.type)))) if isinstance(fill, str) else fill
         result = self.plain(c, popart.WhereOp(self.masked(c, axes, dims), x, other))
         self.valid.state(result, axes)
         if isinstance(fill, str):
@@ -198,13 +199,13 @@ class Masks:
             self._filled[result] = {**({} if known and set(known.values()) != {fill} else known), **dict.fromkeys(dims, fill)}
         return result
 
-    def plain(self, c: Conversion, op: Operation) -> SSAValue:
+    def plain(self, c: Place, op: Operation) -> SSAValue:
         """Inserts an op that reads its operands as they are, and gives its first result."""
         op.location = c.op.location
         self.handled.add(op)
         return c.builder.insert(op).results[0]
 
-    def insert(self, c: Conversion, op: Operation) -> SSAValue:
+    def insert(self, c: Place, op: Operation) -> SSAValue:
         """Inserts an op by its rule. Raises PopulusError for an op that has none, and reads a partly valid operand."""
         if not any(v in self.valid.axes for v in op.operands):
             return self.plain(c, op)
@@ -216,9 +217,9 @@ class Masks:
             op.erase()
         return self.safe(c, result)
 
-    def safe(self, c: Conversion, x: SSAValue) -> SSAValue:
+    def safe(self, c: Place, x: SSAValue) -> SSAValue:
         """Fills a value with zeros if all values have to be."""
-        return self.filled(c, x, None, "zero") if self.zeroed and x in self.valid.axes and is_float(element(x)) else x
+        return self.filled(c, x, None, "zero") if self.zeroed and x in self.valid.axes and is_float(element_type_of(x.type)) else x
 
     def known(self, value: SSAValue, fills: Mapping[int, str]) -> None:
         """Records what stands beyond the valid part of a value, for each axis where that is known."""
@@ -228,7 +229,7 @@ class Masks:
         """Gives what `known` recorded."""
         return self._filled.get(value, {})
 
-    def iota(self, c: Conversion, n: int) -> SSAValue:
+    def iota(self, c: Place, n: int) -> SSAValue:
         """Gives the numbers from 0: [n], i32."""
         import numpy as np
 
@@ -248,7 +249,7 @@ class Masks:
         if self._function is not None:
             require_equal(self._function, first, second)
 
-    def count(self, c: Conversion, axes: Axes, dims: Sequence[int], to: Attribute) -> SSAValue:
+    def count(self, c: Place, axes: Axes, dims: Sequence[int], to: Attribute) -> SSAValue:
         """Counts the valid elements along `dims`: a scalar of the element type `to`."""
         total = as_size(1)
         for d in dims:
@@ -256,7 +257,7 @@ class Masks:
                 total = total * f.size
         return self.scalar(c, total, to)
 
-    def scalar(self, c: Conversion, size: Size, to: Attribute = i32) -> SSAValue:
+    def scalar(self, c: Place, size: Size, to: Attribute = i32) -> SSAValue:
         """Gives a size at run time as a scalar of the element type `to`."""
         import numpy as np
 
@@ -265,7 +266,7 @@ class Masks:
         number = self.number(size)
         return number if to == i32 else self.plain(c, popart.CastOp(number, to=to))
 
-    def materialised(self, c: Conversion, array: NDArray[Any], to: Attribute) -> SSAValue:
+    def materialised(self, c: Place, array: NDArray[Any], to: Attribute) -> SSAValue:
         """Computes a tensor of sizes at run time, and records that it is one.
 
         array: of `Size` and numbers. Result: its shape, of the element type `to`.
@@ -278,13 +279,69 @@ class Masks:
         return result
 
 
-class Place(Conversion):
-    """An insertion point in front of an op, for ops that no node asks for."""
+class Place:
+    """The insertion point of ops, with the location of `op`. `masks`: None if no operand is partly valid."""
 
-    def __init__(self, before: Operation, masks: Masks):
-        self.op = before  # pyright: ignore[reportAttributeAccessIssue], only its location is read
-        self.builder = Builder(InsertPoint.before(before))
+    def __init__(self, op: Operation, builder: Builder, masks: Masks | None = None):
+        self.op = op
+        self.builder = builder
         self.masks = masks
+
+    @staticmethod
+    def before(op: Operation, masks: Masks) -> Place:
+        """Makes the place in front of an op, for ops that no node asks for."""
+        return Place(op, Builder(InsertPoint.before(op)), masks)
+
+    @property
+    def block(self) -> Block:
+        """The block that ops are inserted into."""
+        return self.builder.insertion_point.block
+
+    def length(self, x: SSAValue, d: int) -> SSAValue:
+        """Gives the size of a dimension, that of its valid part if it is bounded: an i64 scalar."""
+        import numpy as np
+
+        if self.masks is not None:
+            return self.masks.scalar(self, size_of(self.masks.valid.of(x)[d]), i64)
+        return self.constant(np.array(shape_of(x.type)[d], np.int64))
+
+    def insert(self, op: Operation) -> SSAValue:
+        """Inserts an op with the node's location, and gives its first result."""
+        if self.masks is not None:
+            return self.masks.insert(self, op)
+        op.location = self.op.location
+        return self.builder.insert(op).results[0]
+
+    def constant(self, array: NDArray[Any]) -> SSAValue:
+        """Inserts a constant."""
+        return self.insert(constant(array))
+
+    def scalar(self, value: float | int, like: SSAValue) -> SSAValue:
+        """Inserts a scalar constant of the element type of `like`."""
+        import numpy as np
+
+        return self.constant(np.array(value, dtype_of(element_type_of(like.type))))
+
+    def reshape(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """Reshapes `x`, unless it has the shape already."""
+        return x if shape_of(x.type) == tuple(shape) else self.insert(ReshapeOp(x, shape=tuple(shape)))
+
+    def transpose(self, x: SSAValue, permutation: Sequence[int]) -> SSAValue:
+        """Transposes `x`, unless the permutation is the identity."""
+        same = list(permutation) == list(range(len(permutation)))
+        return x if same else self.insert(TransposeOp(x, permutation=tuple(permutation)))
+
+    def expand(self, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """Broadcasts `x` to a shape, unless it has the shape already."""
+        return x if shape_of(x.type) == tuple(shape) else self.insert(ExpandOp(x, shape=tuple(shape)))
+
+    def cast(self, x: SSAValue, to: Attribute) -> SSAValue:
+        """Casts `x` to an element type, unless it has the type already."""
+        return x if element_type_of(x.type) == to else self.insert(CastOp(x, to=to))
+
+    def wide(self, x: SSAValue) -> SSAValue:
+        """Casts halves to the type that they are summed in, f32; docs/half-sums.md has the table."""
+        return self.cast(x, sum_type(element_type_of(x.type)))
 
 
 def filler(fill: str, kind: Attribute) -> NDArray[Any]:

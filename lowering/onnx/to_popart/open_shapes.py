@@ -17,7 +17,7 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, is_integer
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, element, shape
 from populus.lowering.onnx.to_popart.masked_ops import picked
-from populus.lowering.onnx.to_popart.masks import Masks
+from populus.lowering.onnx.to_popart.masks import Masks, Place
 from populus.lowering.onnx.valid_sizes import (
     Axes,
     Axis,
@@ -49,7 +49,7 @@ def refused(c: Conversion, name: str = "") -> PopulusError:
     return PopulusError(f"the size of what it reads depends on the data; {op} is not among the ops that tiles compute then")
 
 
-def masks_of(c: Conversion) -> Masks:
+def masks_of(c: Place) -> Masks:
     """Gives the masks of a conversion with bounded dimensions."""
     assert c.masks is not None, c.op
     return c.masks
@@ -70,7 +70,7 @@ def listed(c: Conversion, i: int, attribute: str) -> list[Size] | None:
     return numbers(c, i) if i > 0 else None
 
 
-def compacted(c: Conversion, x: SSAValue) -> SSAValue:
+def compacted(c: Place, x: SSAValue) -> SSAValue:
     """Moves the valid elements of merged axes to the front, so that each axis is a prefix."""
     m = masks_of(c)
     axes = m.valid.of(x)
@@ -82,7 +82,7 @@ def compacted(c: Conversion, x: SSAValue) -> SSAValue:
     return x
 
 
-def cropped(c: Conversion, x: SSAValue, d: int, bound: int) -> SSAValue:
+def cropped(c: Place, x: SSAValue, d: int, bound: int) -> SSAValue:
     """Cuts axis `d`, a prefix, to a smaller bound that its size does not exceed."""
     m = masks_of(c)
     axes, n = m.valid.of(x), shape(x)
@@ -93,7 +93,7 @@ def cropped(c: Conversion, x: SSAValue, d: int, bound: int) -> SSAValue:
     return m.state(cut, (*axes[:d], prefix(bound, size_of(axes[d])), *axes[d + 1 :]))
 
 
-def require(c: Conversion, a: Axis, b: Axis) -> None:
+def require(c: Place, a: Axis, b: Axis) -> None:
     """Requires two axes to have equal sizes at run time. Raises PopulusError if their bounds exclude that."""
     first, second = size_of(a), size_of(b)
     low, high = (first - second).interval(masks_of(c).valid.bounds)
@@ -104,7 +104,7 @@ def require(c: Conversion, a: Axis, b: Axis) -> None:
     masks_of(c).require(str(first), str(second))
 
 
-def agreed(c: Conversion, values: Sequence[SSAValue], dims: Sequence[Sequence[int | None]]) -> list[SSAValue]:
+def agreed(c: Place, values: Sequence[SSAValue], dims: Sequence[Sequence[int | None]]) -> list[SSAValue]:
     """Makes axes that meet alike: equal sizes in equal positions.
 
     dims: for each group of axes that meet, the axis of each value; None where it has none. Sizes that may differ have to be equal
@@ -128,7 +128,7 @@ def agreed(c: Conversion, values: Sequence[SSAValue], dims: Sequence[Sequence[in
     return result
 
 
-def aligned(c: Conversion, values: Sequence[SSAValue]) -> list[SSAValue]:
+def aligned(c: Place, values: Sequence[SSAValue]) -> list[SSAValue]:
     """Makes the axes of operands that broadcast against each other alike, as `agreed`."""
     ranks = [len(shape(v)) for v in values]
     rank = max(ranks, default=0)
@@ -187,7 +187,7 @@ def _logical(c: Conversion, axes: Axes) -> SSAValue:
     return m.scalar(c, as_size(0)) if total is None else total
 
 
-def _places(c: Conversion, logical: SSAValue, factors: Sequence[Factor]) -> SSAValue:
+def _places(c: Place, logical: SSAValue, factors: Sequence[Factor]) -> SSAValue:
     """Computes the places, in a buffer of these factors, of elements by their number among the valid ones: i32."""
     m, stride = masks_of(c), 1
     total, left = m.scalar(c, as_size(0)), logical
@@ -290,7 +290,7 @@ def range_(c: Conversion) -> Output:
     return m.state(result, (axis,))
 
 
-def window(c: Conversion, x: SSAValue, d: int, begin: Size, size: Size, step: int = 1) -> SSAValue:
+def window(c: Place, x: SSAValue, d: int, begin: Size, size: Size, step: int = 1) -> SSAValue:
     """Gives `size` elements of axis `d` from `begin` on, at distance `step`: a view, or a gather at a run-time offset."""
     m = masks_of(c)
     axes, n = m.valid.of(x), shape(x)

@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from populus.dialects.support.diagnostics import LocatingParser
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.lowering.onnx.fold_constants import OnnxFoldConstantsPass
 from populus.lowering.onnx.importer import import_onnx

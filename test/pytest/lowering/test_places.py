@@ -14,7 +14,8 @@ import populus
 from populus.compare.levels import compare_levels
 from populus.dialects import popart
 from populus.dialects.data import ConstantOp
-from populus.dialects.support.diagnostics import LocatingParser, fused, named, place
+from populus.dialects.support.diagnostics import fused, named, place
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.lowering.popart.rewriting import Pattern, Rewriting, rewrite
 

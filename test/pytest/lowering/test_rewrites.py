@@ -13,8 +13,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 import populus
-from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
+from populus.dialects.support.diagnostics import PopulusError, verify
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.popart.cse import PopartCsePass

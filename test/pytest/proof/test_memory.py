@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from populus.dialects.poplar.program import GraphOp
-from populus.dialects.support.diagnostics import LocatingParser
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.proof.memory import prove_memory
 from populus.proof.report import PROVED, REFUTED

@@ -17,7 +17,8 @@ import populus
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.engine import background, choice
 from populus.runtime.engine.background import AHEAD, Successor
-from populus.runtime.engine.choice import NoMachineCodeError, runs_on_numpy
+from populus.runtime.engine.choice import runs_on_numpy
+from populus.runtime.engine.native import NoMachineCodeError
 from populus.runtime.engine.native.codegen import jit
 from populus.runtime.engine.program import LoadedProgram
 from populus.runtime.session import Session, graph_of

@@ -9,8 +9,9 @@ import pytest
 import populus.runtime.engine.native.run.program as native_engine
 import populus.runtime.engine.numpy as numpy_engine
 from populus.dialects.poplar.codelets import CODELETS
-from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
+from populus.dialects.support.diagnostics import PopulusError, verify
 from populus.dialects.support.element_types import element_of
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.runtime.session import Session
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from populus.dialects.support.diagnostics import LocatingParser, PopulusError
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.runtime.interpreter import run_function
 

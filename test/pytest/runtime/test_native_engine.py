@@ -29,9 +29,10 @@ from helpers.op_cases import cases as op_cases
 from helpers.wheel_models import LEFT_OUT, Case, cases
 from populus.dialects.expr import Arg, call
 from populus.dialects.support import disk_cache
-from populus.dialects.support.diagnostics import LocatingParser, verify
+from populus.dialects.support.diagnostics import verify
 from populus.dialects.support.element_types import dtype_of, element_of
 from populus.dialects.support.package_hash import FOLDERS, hash_of_sources
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.runtime.engine.native.codegen import jit, object_cache
 from populus.runtime.engine.native.codegen.cpu import VARIABLE, machine

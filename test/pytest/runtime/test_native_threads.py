@@ -18,7 +18,8 @@ import pytest
 import populus
 from helpers.command import Command
 from helpers.wheel_models import LEFT_OUT, Case, cases
-from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
+from populus.dialects.support.diagnostics import PopulusError, verify
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.runtime.engine.choice import points
 from populus.runtime.engine.native.codegen.jit import library

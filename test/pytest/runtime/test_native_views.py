@@ -12,7 +12,7 @@ from onnx import ModelProto, NodeProto, helper, numpy_helper
 import populus
 from populus.dialects.poplar.overlap import same_elements
 from populus.dialects.poplar.view import View
-from populus.dialects.support.diagnostics import LocatingParser
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.runtime.session import Session
 

@@ -8,7 +8,8 @@ import pytest
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.poplar import CallOp, ExecuteOp, FuncOp, GraphOp, ParamOp
-from populus.dialects.support.diagnostics import LocatingParser, PopulusError, verify
+from populus.dialects.support.diagnostics import PopulusError, verify
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.runtime import host
 from populus.runtime.engine.arena import assign_offsets

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from populus.dialects.poplar import compute
-from populus.dialects.support.diagnostics import LocatingParser, PopulusError
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.runtime import codelets
 from populus.runtime.codelets.map import map as map_kernel

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import f32, f64, i32, i64
 from xdsl.ir import SSAValue
 
 if TYPE_CHECKING:
-    from populus.runtime.engine.native.kernels.formulas import Formula
+    from populus.runtime.engine.native.kernels.element_ops import ElementOps
 
 TWO_OVER_PI = 0xA2F9836E4E441529FC2757D1F534DDC0DB6295993C439041FE5163ABDEBB  # 240 bits after the point
 PARTS = (1.5707963109016418, 1.5893254712295857e-08, 6.123233995736766e-17)  # of pi / 2; the first two have 25 bits
@@ -22,7 +22,7 @@ NEAR = 2.0**28  # below, the products of a number of quarter turns with the firs
 MAGIC = 6755399441055744.0  # 1.5 2^52: adding a number to it rounds the number to an integer
 
 
-def _near(f: Formula, x: SSAValue) -> tuple[SSAValue, SSAValue]:
+def _near(f: ElementOps, x: SSAValue) -> tuple[SSAValue, SSAValue]:
     """Reduces an f64 below `NEAR`: the number of quarter turns (i64, modulo 4 counts), and the angle that is left."""
     magic = f.constant(MAGIC, f64)
     shifted = f.add(f.mul(x, f.constant(2 / pymath.pi, f64)), magic)
@@ -32,7 +32,7 @@ def _near(f: Formula, x: SSAValue) -> tuple[SSAValue, SSAValue]:
     return f.op(arith.BitcastOp(shifted, i64)), x
 
 
-def _far(f: Formula, x: SSAValue) -> tuple[SSAValue, SSAValue]:
+def _far(f: ElementOps, x: SSAValue) -> tuple[SSAValue, SSAValue]:
     """Reduces an f32 of at least `NEAR`, as `_near`. x = m 2^e, and m (2^e 2/pi mod 4) is an integer product modulo 2^64."""
 
     def number(n: int) -> SSAValue:
@@ -61,7 +61,7 @@ def _far(f: Formula, x: SSAValue) -> tuple[SSAValue, SSAValue]:
     return turns, f.select(negative, f.op(arith.NegfOp(angle)), angle)
 
 
-def _waves(f: Formula, x: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
+def _waves(f: ElementOps, x: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
     """Computes the quarter turns of x (i64), and sine and cosine of the angle that is left; NaN for infinities and NaN."""
     wide = f.op(arith.ExtFOp(x, f64))
     near = f.compare(f.op(math.AbsFOp(wide)), f.constant(NEAR, f64), "olt")
@@ -79,31 +79,31 @@ def _waves(f: Formula, x: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue]:
     return turns, sine, f.add(half, f.mul(f.mul(z, z), f.polynomial(z, c)))
 
 
-def _has(f: Formula, turns: SSAValue, bit: int) -> SSAValue:
+def _has(f: ElementOps, turns: SSAValue, bit: int) -> SSAValue:
     """Tells whether a number has this bit."""
     return f.op(arith.CmpiOp(f.op(arith.AndIOp(turns, f.constant(bit, i64))), f.constant(0, i64), "ne"))
 
 
-def _signed(f: Formula, negative: SSAValue, value: SSAValue) -> SSAValue:
+def _signed(f: ElementOps, negative: SSAValue, value: SSAValue) -> SSAValue:
     """Rounds a value to f32, negated if `negative`."""
     return f.op(arith.TruncFOp(f.select(negative, f.op(arith.NegfOp(value)), value), f32))
 
 
-def sin(f: Formula, x: SSAValue) -> SSAValue:
+def sin(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes the sine of an angle."""
     turns, sine, cosine = _waves(f, x)
     y = _signed(f, _has(f, turns, 2), f.select(_has(f, turns, 1), cosine, sine))
     return f.select(f.compare(x, f.constant(0.0, f32), "oeq"), x, y)  # keeps the sign of 0
 
 
-def cos(f: Formula, x: SSAValue) -> SSAValue:
+def cos(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes the cosine of an angle: the sine a quarter turn further."""
     turns, sine, cosine = _waves(f, x)
     further = f.op(arith.AddiOp(turns, f.constant(1, i64)))
     return _signed(f, _has(f, further, 2), f.select(_has(f, turns, 1), sine, cosine))
 
 
-def tan(f: Formula, x: SSAValue) -> SSAValue:
+def tan(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes the tangent of an angle: sine over cosine, or minus cosine over sine after an odd number of quarter turns."""
     turns, sine, cosine = _waves(f, x)
     odd = _has(f, turns, 1)
@@ -111,7 +111,7 @@ def tan(f: Formula, x: SSAValue) -> SSAValue:
     return f.select(f.compare(x, f.constant(0.0, f32), "oeq"), x, _signed(f, odd, y))
 
 
-def _atan(f: Formula, x: SSAValue) -> SSAValue:
+def _atan(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes the angle of a tangent in f64."""
     one, zero = f.constant(1.0, f64), f.constant(0.0, f64)
     a = f.op(math.AbsFOp(x))
@@ -129,13 +129,13 @@ def _atan(f: Formula, x: SSAValue) -> SSAValue:
     return f.select(f.compare(x, zero, "olt"), f.op(arith.NegfOp(y)), y)
 
 
-def atan(f: Formula, x: SSAValue) -> SSAValue:
+def atan(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes the angle of a tangent."""
     y = f.op(arith.TruncFOp(_atan(f, f.op(arith.ExtFOp(x, f64))), f32))
     return f.select(f.compare(x, f.constant(0.0, f32), "oeq"), x, y)
 
 
-def atan2(f: Formula, y: SSAValue, x: SSAValue) -> SSAValue:
+def atan2(f: ElementOps, y: SSAValue, x: SSAValue) -> SSAValue:
     """Computes the angle of the point (x, y), with the results of C's `atan2` for zeros and infinities."""
     zero, one, infinite = (f.constant(n, f64) for n in (0.0, 1.0, pymath.inf))
     wide_y, wide_x = f.op(arith.ExtFOp(y, f64)), f.op(arith.ExtFOp(x, f64))
@@ -150,20 +150,20 @@ def atan2(f: Formula, y: SSAValue, x: SSAValue) -> SSAValue:
     return f.op(math.CopySignOp(f.op(arith.TruncFOp(angle, f32)), y))
 
 
-def _asin(f: Formula, x: SSAValue) -> SSAValue:
+def _asin(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes the angle of a sine in f64, from its tangent; NaN beyond 1."""
     wide = f.op(arith.ExtFOp(x, f64))
     cosine = f.op(math.SqrtOp(f.sub(f.constant(1.0, f64), f.mul(wide, wide))))
     return _atan(f, f.op(arith.DivfOp(wide, cosine)))
 
 
-def asin(f: Formula, x: SSAValue) -> SSAValue:
+def asin(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes the angle of a sine."""
     y = f.op(arith.TruncFOp(_asin(f, x), f32))
     return f.select(f.compare(x, f.constant(0.0, f32), "oeq"), x, y)
 
 
-def acos(f: Formula, x: SSAValue) -> SSAValue:
+def acos(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes the angle of a cosine."""
     return f.op(arith.TruncFOp(f.sub(f.constant(pymath.pi / 2, f64), _asin(f, x)), f32))
 

@@ -15,13 +15,13 @@ from xdsl.dialects.builtin import f32, f64, i1, i64
 from xdsl.ir import SSAValue
 
 if TYPE_CHECKING:
-    from populus.runtime.engine.native.kernels.formulas import Formula
+    from populus.runtime.engine.native.kernels.element_ops import ElementOps
 
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # products of the first by integers up to 2^20 are exact
 MAGIC = 6755399441055744.0  # 1.5 2^52: adding a number to it rounds the number to an integer
 
 
-def exp(f: Formula, x: SSAValue) -> SSAValue:
+def exp(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes 2^n e^r, with x = n ln 2 + r. Two factors make up 2^n, so that subnormal results are right."""
     high, low = f.constant(710.0, f64), f.constant(-746.0, f64)
     x = f.select(f.compare(x, high, "ogt"), high, x)
@@ -43,13 +43,13 @@ def exp(f: Formula, x: SSAValue) -> SSAValue:
     return f.mul(f.mul(y, _power_of_two(f, half)), _power_of_two(f, f.op(arith.SubiOp(bits, half))))
 
 
-def _power_of_two(f: Formula, n: SSAValue) -> SSAValue:
+def _power_of_two(f: ElementOps, n: SSAValue) -> SSAValue:
     """Builds 2^n from its exponent bits."""
     biased = f.op(arith.AddiOp(n, f.constant(1023, i64)))
     return f.op(arith.BitcastOp(f.op(arith.ShLIOp(biased, f.constant(52, i64))), f64))
 
 
-def log(f: Formula, x: SSAValue) -> SSAValue:
+def log(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes k ln 2 + log(1 + m), with x = 2^k (1 + m) and 1 + m between sqrt(1/2) and sqrt(2)."""
     zero, one, two = (f.constant(n, f64) for n in (0.0, 1.0, 2.0))
     tiny = f.compare(x, f.constant(2.2250738585072014e-308, f64), "olt")
@@ -74,7 +74,7 @@ def log(f: Formula, x: SSAValue) -> SSAValue:
     return f.select(f.compare(x, zero, "ult"), f.sub(f.select(f.compare(x, x, "uno"), x, infinite), infinite), y)
 
 
-def tanh(f: Formula, x: SSAValue) -> SSAValue:
+def tanh(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes 1 - 2 / (exp(2 |x|) + 1) with the sign of x, or a quotient of polynomials for small x."""
     one, two = f.constant(1.0, f64), f.constant(2.0, f64)
     a = f.op(math.AbsFOp(x))
@@ -87,7 +87,7 @@ def tanh(f: Formula, x: SSAValue) -> SSAValue:
     return f.select(f.compare(a, f.constant(0.625, f64), "olt"), near, far)
 
 
-def power(f: Formula, x: SSAValue, y: SSAValue) -> SSAValue:
+def power(f: ElementOps, x: SSAValue, y: SSAValue) -> SSAValue:
     """Computes x^y of f32 as exp(y log |x|), with the results of C's `pow` for zeros, infinities, NaN and negative x."""
     zero, one = f.constant(0.0, f32), f.constant(1.0, f32)
     infinite, nan = f.constant(pymath.inf, f32), f.constant(pymath.nan, f32)
@@ -109,7 +109,7 @@ def power(f: Formula, x: SSAValue, y: SSAValue) -> SSAValue:
     return f.select(is_one, one, size)
 
 
-def _of_f32(f: Formula, x: SSAValue, small: float, series: tuple[float, ...], far: Callable[[SSAValue], SSAValue]) -> SSAValue:
+def _of_f32(f: ElementOps, x: SSAValue, small: float, series: tuple[float, ...], far: Callable[[SSAValue], SSAValue]) -> SSAValue:
     """Computes a function of f32 in f64: x p(x) below `small`, with the coefficients `series`, where `far` would lose digits."""
     wide = f.op(arith.ExtFOp(x, f64))
     near = f.mul(wide, f.polynomial(wide, series))
@@ -117,28 +117,28 @@ def _of_f32(f: Formula, x: SSAValue, small: float, series: tuple[float, ...], fa
     return f.op(arith.TruncFOp(f.select(small_enough, near, far(wide)), f32))
 
 
-def expm1(f: Formula, x: SSAValue) -> SSAValue:
+def expm1(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes e^x - 1."""
     return _of_f32(f, x, 1e-5, (1 / 6, 0.5, 1.0), lambda w: f.sub(exp(f, w), f.constant(1.0, f64)))
 
 
-def log1p(f: Formula, x: SSAValue) -> SSAValue:
+def log1p(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes log(1 + x)."""
     return _of_f32(f, x, 1e-5, (1 / 3, -0.5, 1.0), lambda w: log(f, f.add(w, f.constant(1.0, f64))))
 
 
-def sinh(f: Formula, x: SSAValue) -> SSAValue:
+def sinh(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes (e^x - e^-x) / 2."""
     return _of_f32(f, x, 1e-3, (1 / 6, 0.0, 1.0), lambda w: _halved(f, f.sub(exp(f, w), exp(f, f.op(arith.NegfOp(w))))))
 
 
-def cosh(f: Formula, x: SSAValue) -> SSAValue:
+def cosh(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes (e^x + e^-x) / 2."""
     wide = f.op(arith.ExtFOp(x, f64))
     return f.op(arith.TruncFOp(_halved(f, f.add(exp(f, wide), exp(f, f.op(arith.NegfOp(wide))))), f32))
 
 
-def asinh(f: Formula, x: SSAValue) -> SSAValue:
+def asinh(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes log(|x| + sqrt(x^2 + 1)) with the sign of x."""
 
     def far(w: SSAValue) -> SSAValue:
@@ -149,7 +149,7 @@ def asinh(f: Formula, x: SSAValue) -> SSAValue:
     return _of_f32(f, x, 1e-3, (-1 / 6, 0.0, 1.0), far)
 
 
-def acosh(f: Formula, x: SSAValue) -> SSAValue:
+def acosh(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes log(x + sqrt(x^2 - 1)); NaN below 1."""
     wide = f.op(arith.ExtFOp(x, f64))
     root = f.op(math.SqrtOp(f.sub(f.mul(wide, wide), f.constant(1.0, f64))))
@@ -157,7 +157,7 @@ def acosh(f: Formula, x: SSAValue) -> SSAValue:
     return f.select(f.compare(x, f.constant(1.0, f32), "olt"), f.constant(pymath.nan, f32), y)
 
 
-def atanh(f: Formula, x: SSAValue) -> SSAValue:
+def atanh(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes log((1 + x) / (1 - x)) / 2; NaN beyond 1."""
     one = f.constant(1.0, f64)
     return _of_f32(
@@ -165,5 +165,5 @@ def atanh(f: Formula, x: SSAValue) -> SSAValue:
     )
 
 
-def _halved(f: Formula, x: SSAValue) -> SSAValue:
+def _halved(f: ElementOps, x: SSAValue) -> SSAValue:
     return f.mul(x, f.constant(0.5, f64))

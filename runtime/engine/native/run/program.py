@@ -21,8 +21,8 @@ from populus.dialects.poplar.types import TensorType
 from populus.dialects.support.element_types import dtype_of, is_byte
 from populus.runtime.codelets.task import Piece, Run, Task
 from populus.runtime.engine.arena import memory
-from populus.runtime.engine.choice import NoMachineCodeError
 from populus.runtime.engine.codelet_vertices import named
+from populus.runtime.engine.native import NoMachineCodeError
 from populus.runtime.engine.native.codegen.jit import library
 from populus.runtime.engine.native.kernels import native_form
 from populus.runtime.engine.native.kernels.copies import copy
