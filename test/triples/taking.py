@@ -268,6 +268,11 @@ def quantised_product(c: Chain, x: str, shape: Shape) -> str:
     return c.op("MatMulInteger", quantise(c, x, shape), w, c.constant(128, np.uint8), c.constant(3, np.uint8), dtype=np.int32)
 
 
+def pool_of_bytes(c: Chain, x: str, shape: Shape) -> str:
+    x, shape = ranked(c, x, shape, 4)
+    return pool(c, quantise(c, x, shape), shape, "MaxPool", (3, 3), pads=[1] * 4, strides=[2, 1])
+
+
 def quantised_conv(c: Chain, x: str, shape: Shape) -> str:
     x, shape = ranked(c, x, shape, 4)
     if shape[1] > 800 or prod(shape) > 200_000:
