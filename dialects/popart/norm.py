@@ -122,7 +122,8 @@ class BatchVarianceOp(PopartOp):
     """`variance = mean of (x - mean)^2` over all dimensions but that of channels, for statistics of a batch.
 
     x: [batch, channels, size..], mean: [channels], which is the mean of x, or of the x of all replicas. There the variance is
-    least, so that no gradient flows to the mean. Halves are summed as floats. Source: ONNX BatchNormalization-15, training_mode = 1.
+    least, so that no gradient flows to the mean. Halves are summed as floats, and then the mean may be a float: the variance has its
+    type. Source: ONNX BatchNormalization-15, training_mode = 1.
     """
 
     name = "popart.batch_variance"
@@ -133,8 +134,10 @@ class BatchVarianceOp(PopartOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         _channels(self, self.x, self.operands[1:])
-        if (own := element_type_of(self.mean.type)) != element_type_of(self.x.type):
-            raise VerifyException(f"x is {self.x.type} and its mean of {own}; equal element types are expected")
+        element, own = element_type_of(self.x.type), element_type_of(self.mean.type)
+        if own not in (element, sum_type(element)):
+            wide = "" if sum_type(element) == element else f" or {sum_type(element)}"
+            raise VerifyException(f"x is {self.x.type} and its mean of {own}; {element}{wide} is expected")
         return [tensor(shape_of(self.mean.type), own)]
 
     def _count(self) -> int:
@@ -145,19 +148,23 @@ class BatchVarianceOp(PopartOp):
         rank = len(calls.shape(self.x))
         return calls.map(b, e, self.x, *(per_channel(b, v, rank) for v in (self.mean, *more)))
 
+    def _left(self) -> Expr:
+        """Builds `x - mean`, of the mean's type."""
+        own = calls.element(self.mean)
+        return (Arg(1) if calls.element(self.x) == own else cast(Arg(1), own)) - Arg(2)
+
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        element = calls.element(self.x)
+        own = calls.element(self.mean)
         dims = [d for d in range(len(calls.shape(self.x))) if d != 1]
-        total = calls.reduce(b, "square_add", self._centred(b, Arg(1) - Arg(2)), dims, sum_type(element))
-        mean = Arg(1) / self._count()
-        return [calls.map(b, mean if sum_type(element) == element else cast(mean, element), total)]
+        total = calls.reduce(b, "square_add", self._centred(b, self._left()), dims, sum_type(own))
+        return [calls.map(b, narrowed(Arg(1) / self._count(), own), total)]
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         # In the wide type: a 16-bit float holds no count beyond 65,504.
-        element, sums = calls.element(self.x), sum_type(calls.element(self.x))
-        each = (Arg(1) if sums == element else cast(Arg(1), sums)) * (2 / self._count())
-        slope = calls.map(b, each if sums == element else cast(each, element), grads[0])
-        return [self._centred(b, (Arg(1) - Arg(2)) * Arg(3), slope), None]
+        element, own = calls.element(self.x), calls.element(self.mean)
+        slope = calls.map(b, narrowed(widened(Arg(1), own) * (2 / self._count()), own), grads[0])
+        dx = self._left() * Arg(3)
+        return [self._centred(b, dx if own == element else cast(dx, element), slope), None]
 
 
 class _WhiteningOp(PopartOp):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, ModuleOp, i64
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
@@ -15,10 +16,10 @@ from populus.dialects import expr
 from populus.dialects.base.control_flow import blocks_of
 from populus.dialects.base.tensor_op import INPLACE
 from populus.dialects.data import ConstantOp, array_attribute
-from populus.dialects.popops import BroadcastOp, MapOp, ReshapeOp
+from populus.dialects.popops import BroadcastOp, MapOp, ReduceOp, ReshapeOp
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import fused
-from populus.dialects.support.element_types import element_type_of, is_float, shape_of
+from populus.dialects.support.element_types import element_type_of, is_float, shape_of, size_in_bytes
 from populus.lowering.popops.powers import with_roots
 
 MOST_OPERANDS = 20  # Source: popops::map has placeholders _1 to _20
@@ -30,6 +31,7 @@ class PopopsFusePass(ModulePass):
     """Substitutes each `popops.map` whose only user is a map of the same shape into that user.
 
     A stretched operand is read as it was before, if another operand has the shape of the result.
+    A map that only widens halves is substituted into each user if all are such maps or reductions: they read the halves.
     Results stay bit for bit the same, because each function of an expression rounds as its original map did.
     `literals`: constants of equal elements become literals of the expression. `roots`: powers of quarters of sums of squares
     become square roots. To rounding.
@@ -40,11 +42,16 @@ class PopopsFusePass(ModulePass):
     roots: bool = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        widening = set[Operation]()
         for inner in list(op.walk()):
             if isinstance(inner, ReshapeOp):
                 reshape_constant(inner)
+            elif isinstance(inner, MapOp) and widens(inner):
+                widening.add(inner)
             elif isinstance(inner, MapOp):
-                fuse(inner, self.literals)
+                fuse(inner, self.literals, widening)
+            elif isinstance(inner, ReduceOp) and inner.x.owner in widening:
+                read_halves(inner)
         for inner in op.walk() if self.roots else ():
             if isinstance(inner, MapOp) and inner.expr.data != (e := with_roots(inner.expr.data, inner.operands)):
                 inner.expr = expr.ExprAttr(e)
@@ -68,10 +75,10 @@ def reshape_constant(op: ReshapeOp) -> None:
         Rewriter.erase_op(constant)
 
 
-def fuse(op: MapOp, literals: bool) -> None:
+def fuse(op: MapOp, literals: bool, widening: Collection[Operation] = ()) -> None:
     """Substitutes into `op` its producers without other uses. Producers come first, so they are already fused.
 
-    `literals`: also substitute constants of equal elements.
+    `literals`: also substitute constants of equal elements. `widening`: producers that are substituted whatever uses they have.
     """
     shape = shape_of(op.y.type)
     operands = list(op.operands)
@@ -90,7 +97,7 @@ def fuse(op: MapOp, literals: bool) -> None:
             continue
         if not isinstance(producer, MapOp) or shape_of(value.type) != shape:
             continue
-        if producer.parent is not op.parent or any(use.operation is not op for use in value.uses):
+        if producer.parent is not op.parent or (producer not in widening and any(use.operation is not op for use in value.uses)):
             continue  # an op outside a loop runs once; it stays there
         inner = producer.expr.data
         functions = len(expr.functions_of(e)) + len(expr.functions_of(inner))
@@ -119,6 +126,35 @@ def fuse(op: MapOp, literals: bool) -> None:
         new.attributes[INPLACE] = IntegerAttr(-1, i64)
     elif marked in operands:
         new.attributes[INPLACE] = IntegerAttr(operands.index(marked), i64)
+    Rewriter.insert_op(new, InsertPoint.before(op))
+    op.y.replace_all_uses_with(new.y)
+    Rewriter.erase_op(op)
+
+
+def widens(op: MapOp) -> bool:
+    """Tells whether a map is but a conversion to a wider float that every user can make as it reads, and has several or reduces."""
+    e, y = op.expr.data, op.y.type
+    if op.y.has_one_use() and isinstance(next(iter(op.y.uses)).operation, MapOp):
+        return False  # it is fused with what comes before it, too
+    if not isinstance(e, expr.Cast) or not isinstance(e.x, expr.Arg) or shape_of(op.operands[0].type) != shape_of(y):
+        return False
+    narrow, wide = element_type_of(op.operands[0].type), element_type_of(y)
+    if not (is_float(narrow) and is_float(wide) and size_in_bytes(narrow) < size_in_bytes(wide)):
+        return False
+    return all(use.operation.parent is op.parent and _reads_halves(use.operation, y) for use in op.y.uses)
+
+
+def _reads_halves(user: Operation, type: Attribute) -> bool:
+    return isinstance(user, ReduceOp) or (isinstance(user, MapOp) and shape_of(user.y.type) == shape_of(type))
+
+
+def read_halves(op: ReduceOp) -> None:
+    """Lets a reduction in a wider type read the halves that a map widens for it."""
+    producer = op.x.owner
+    assert isinstance(producer, MapOp), producer
+    new = ReduceOp(producer.operands[0], op=op.op, dims=op.dims, to=element_type_of(op.y.type))
+    new.location = fused(producer.location, op.location)
+    new.y.name_hint = op.y.name_hint
     Rewriter.insert_op(new, InsertPoint.before(op))
     op.y.replace_all_uses_with(new.y)
     Rewriter.erase_op(op)

@@ -191,7 +191,7 @@ def _batch_norm(op: popart.BatchNormOp, x: Array, *parameters: Array) -> list[Ar
 
 def _batch_variance(op: popart.BatchVarianceOp, x: Array, mean: Array) -> list[Array]:
     centred = (x - _channels(mean, x.ndim)).astype(wide(x.dtype))
-    return [(centred * centred).mean((0, *range(2, x.ndim))).astype(x.dtype)]
+    return [(centred * centred).mean((0, *range(2, x.ndim))).astype(mean.dtype)]
 
 
 def _scaled(x: Array, white: Array, scale: Array, bias: Array | None) -> list[Array]:

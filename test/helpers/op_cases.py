@@ -432,6 +432,8 @@ def _norms(g: Generator) -> Iterator[Case]:
     yield Case("batch_variance", popart.BatchVarianceOp, [x, x.mean((0, 2, 3))], gradient=False)  # none flows to the mean
     halves = x.astype(np.float16), x.mean((0, 2, 3)).astype(np.float16)
     yield Case("batch_variance_half", popart.BatchVarianceOp, halves, tolerance=2e-3, gradient=False)
+    floats = x.astype(np.float16), x.mean((0, 2, 3))
+    yield Case("batch_variance_half_float", popart.BatchVarianceOp, floats, tolerance=1e-5, gradient=False)
     yield Case("instance_norm", popart.InstanceNormOp, [x, scale, bias], onnx=("InstanceNormalization", {}), tolerance=1e-4)
     for groups in (1, 2, 6):
         onnx = ("GroupNormalization", {"num_groups": groups})

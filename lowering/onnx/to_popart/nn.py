@@ -222,11 +222,12 @@ def batch_norm_training(c: Conversion) -> list[Output]:
     axes = tuple(d for d in range(len(shape(x))) if d != 1)
     own, wide = element(mean), sum_type(element(mean))
     mean, variance = c.wide(mean), c.wide(variance)
-    values = c.cast(x, wide)
-    center = c.insert(popart.ReduceMeanOp(values, axes=axes, keep=False))
-    spread = c.insert(popart.BatchVarianceOp(values, center))
+    # Its mean alone reads x as floats: what gradients keep of x stays halves.
+    center = c.insert(popart.ReduceMeanOp(c.cast(x, wide), axes=axes, keep=False))
+    x = x if sum_type(element(x)) == wide else c.cast(x, wide)
+    spread = c.insert(popart.BatchVarianceOp(x, center))
     scale, bias = c.cast(scale, wide), c.cast(bias, wide)
-    y = c.cast(c.insert(popart.BatchNormOp(values, scale, bias, center, spread, epsilon=c.get("epsilon"))), element(x))
+    y = c.cast(c.insert(popart.BatchNormOp(x, scale, bias, center, spread, epsilon=c.get("epsilon"))), element(c.input(0)))
     momentum = c.get("momentum")
 
     def moved(old: SSAValue, new: SSAValue) -> SSAValue:

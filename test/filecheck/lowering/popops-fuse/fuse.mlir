@@ -89,3 +89,35 @@ func.func @main(%x : tensor<4x3xf32>, %c : tensor<1x3xf32>) -> (tensor<4x3xf32>,
 // CHECK: popops.map <add(_1, _2)>(%x, %c) : (tensor<4x3xf32>, tensor<1x3xf32>) -> tensor<4x3xf32>
 // CHECK-NEXT: %s = popops.broadcast %c
 // CHECK-NEXT: popops.map <exp(_1)>(%s)
+
+// -----
+
+// Halves that several maps and reductions read as floats: each reads the halves, and no floats are kept.
+func.func @halves(%x : tensor<8x4xf16>, %m : tensor<4xf32>) -> (tensor<4xf32>, tensor<8x4xf32>, tensor<8x4xf32>) {
+  %wide = popops.map <cast(_1, f32)>(%x) : (tensor<8x4xf16>) -> tensor<8x4xf32>
+  %s = popops.reduce %wide {op = "add", dims = array<i64: 0>} : (tensor<8x4xf32>) -> tensor<4xf32>
+  %a = popops.map <sub(_1, _2)>(%wide, %m) : (tensor<8x4xf32>, tensor<4xf32>) -> tensor<8x4xf32>
+  %b = popops.map <mul(_1, _1)>(%wide) : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  func.return %s, %a, %b : tensor<4xf32>, tensor<8x4xf32>, tensor<8x4xf32>
+}
+
+// CHECK-LABEL: func.func @halves
+// CHECK-NOT: popops.map <cast(_1, f32)>
+// CHECK: popops.reduce %x {{.*}}to = f32
+// CHECK: popops.map <sub(cast(_2, f32), _1)>(%m, %x)
+// CHECK: popops.map <mul(cast(_1, f32), cast(_1, f32))>(%x)
+
+// -----
+
+// A product reads them as floats too, so they are there.
+func.func @product(%x : tensor<8x4xf16>, %w : tensor<1x4x3xf32>) -> (tensor<4xf32>, tensor<1x8x3xf32>) {
+  %wide = popops.map <cast(_1, f32)>(%x) : (tensor<8x4xf16>) -> tensor<8x4xf32>
+  %s = popops.reduce %wide {op = "add", dims = array<i64: 0>} : (tensor<8x4xf32>) -> tensor<4xf32>
+  %r = popops.reshape %wide {shape = array<i64: 1, 8, 4>} : (tensor<8x4xf32>) -> tensor<1x8x4xf32>
+  %y = poplin.matmul %r, %w : (tensor<1x8x4xf32>, tensor<1x4x3xf32>) -> tensor<1x8x3xf32>
+  func.return %s, %y : tensor<4xf32>, tensor<1x8x3xf32>
+}
+
+// CHECK-LABEL: func.func @product
+// CHECK: %wide = popops.map <cast(_1, f32)>(%x)
+// CHECK: popops.reduce %wide
