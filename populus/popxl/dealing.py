@@ -85,3 +85,9 @@ class Dealing:
 def shard_size(shape: Sequence[int], shards: int) -> int:
     """Counts the elements of a shard, the last of which may be zeros."""
     return math.ceil(math.prod(shape) / shards)
+
+
+def check_rows(array: NDArray[Any], groups: ReplicaGrouping) -> None:
+    """Raises ValueError for data without a row for each of several groups of replicas."""
+    if groups.num_groups > 1 and array.shape[:1] != (groups.num_groups,):
+        raise WrongValue(f"the data is {list(array.shape)}; its first dimension is {groups.num_groups}, the number of groups of replicas")

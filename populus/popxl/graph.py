@@ -23,6 +23,7 @@ from populus.popxl.inline import inlined
 from populus.popxl.internals.views import GraphView
 from populus.popxl.listed import Kind, Listed
 from populus.popxl.rows import row_mark, with_rows
+from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, Watch
 from populus.popxl.tensor import Constant, State, Tensor, Variable, View
 from populus.popxl.utils import held
 from populus.write.builder import call_site, innermost
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from populus.popxl.ir import Ir
-    from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, Watch
 
 RemoteKind = TypeVar("RemoteKind", bound=Variable)
 
@@ -359,14 +359,10 @@ class Graph(Listed):
     @property
     def streams(self) -> list[Stream]:
         """The streams that a call of the graph loads or stores, without what is only watched."""
-        from populus.popxl.streams import Watch
-
         return [s for s in self.transfers if not isinstance(s, Watch)]
 
     def transferred(self, stream: Stream, count: int) -> None:
         """Notes that a graph which is called here loads or stores so many rows."""
-        from populus.popxl.streams import HostToDeviceStream, Watch
-
         if self is not self.ir.main_graph:
             self.transfers[stream] = self.transfers.get(stream, 0) + count
             return

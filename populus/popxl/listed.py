@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from xdsl.ir import Operation
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.popxl.context import PopxlBuilder
 from populus.popxl.dtypes import dtype
 from populus.popxl.names import Names
 from populus.popxl.tensor import Constant, Handle, Tensor, Variable
-from populus.write.builder import Builder
 
 if TYPE_CHECKING:
     from populus.popxl.internals.op import Op
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind", bound=Tensor)
 
 
-class Listed(Builder):
+class Listed(PopxlBuilder):
     """A graph's lists."""
 
     def __init__(self, name: str):

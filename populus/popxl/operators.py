@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -14,19 +14,18 @@ if TYPE_CHECKING:
     from populus.popxl.tensor import Tensor
 
 
-def _ops() -> Any:
-    from populus.popxl import ops
-
-    return ops
-
-
 class Operators:
-    """The operators and methods of `Tensor`. Numbers and arrays on either side become constants of the tensor's element type."""
+    """The operators and methods of `Tensor`. Numbers and arrays on either side become constants of the tensor's element type.
+
+    `OPS`: the functions that they call, which the package of ops states.
+    """
+
+    OPS: ClassVar[Any] = None
 
     def _with(self, op: str, other: Any, reflected: bool = False) -> Tensor:
         mine = cast("Tensor", self)
         pair = mine, mine.operand(other)
-        return getattr(_ops(), op)(*(pair[::-1] if reflected else pair))
+        return getattr(self.OPS, op)(*(pair[::-1] if reflected else pair))
 
     def __add__(self, other: Any) -> Tensor:
         return self._with("add", other)
@@ -87,10 +86,10 @@ class Operators:
         return self._with("logical_or", other, reflected=True)
 
     def __invert__(self) -> Tensor:
-        return _ops().logical_not(self)
+        return Operators.OPS.logical_not(self)
 
     def __neg__(self) -> Tensor:
-        return _ops().negate(self)
+        return Operators.OPS.negate(self)
 
     @property
     def T(self) -> Tensor:
@@ -104,39 +103,39 @@ class Operators:
 
     def transpose(self, permutation: Iterable[int] | None = None) -> Tensor:
         """Calls `ops.transpose`."""
-        return _ops().transpose(self, permutation)
+        return Operators.OPS.transpose(self, permutation)
 
     def transpose_(self, permutation: Iterable[int] | None = None) -> Tensor:
         """Calls `ops.transpose_`."""
-        return _ops().transpose_(self, permutation)
+        return Operators.OPS.transpose_(self, permutation)
 
     def reshape(self, shape: Iterable[int]) -> Tensor:
         """Calls `ops.reshape`."""
-        return _ops().reshape(self, shape)
+        return Operators.OPS.reshape(self, shape)
 
     def reshape_(self, shape: Iterable[int]) -> Tensor:
         """Calls `ops.reshape_`."""
-        return _ops().reshape_(self, shape)
+        return Operators.OPS.reshape_(self, shape)
 
     def flatten(self) -> Tensor:
         """Calls `ops.flatten`."""
-        return _ops().flatten(self)
+        return Operators.OPS.flatten(self)
 
     def flatten_(self) -> Tensor:
         """Calls `ops.flatten_`."""
-        return _ops().flatten_(self)
+        return Operators.OPS.flatten_(self)
 
     def detach(self) -> Tensor:
         """Calls `ops.detach`."""
-        return _ops().detach(self)
+        return Operators.OPS.detach(self)
 
     def detach_(self) -> Tensor:
         """Calls `ops.detach_`."""
-        return _ops().detach_(self)
+        return Operators.OPS.detach_(self)
 
     def copy_to_ipu(self, destination: int, source: int | None = None) -> Tensor:
         """Calls `ops.ipu_copy`."""
-        return _ops().ipu_copy(self, destination, source)
+        return Operators.OPS.ipu_copy(self, destination, source)
 
     def diag(self) -> Tensor:
         """Gives the elements whose two indices are equal. Raises ValueError for what is not a matrix."""
@@ -152,8 +151,6 @@ class Operators:
 
         A number takes its dimension away. Raises TypeError for keys of other kinds.
         """
-        from populus.popxl.tensor import Tensor, constant
-
         mine = cast("Tensor", self)
         parts = cast("tuple[Any, ...]", key if type(key) is tuple else (key,))
         if all(isinstance(p, int | slice) and not isinstance(p, bool) for p in parts):
@@ -161,12 +158,13 @@ class Operators:
                 raise WrongValue(f"{mine.id} has {mine.rank} dimensions, not {len(parts)}")
             return _sliced(mine, parts)
         if isinstance(key, np.ndarray | list) or type(cast("object", key)).__module__ == "torch":
-            key = constant(key)
-        if isinstance(key, Tensor):
+            key = mine.made_constant(key)
+        if isinstance(key, Operators):
+            key = cast("Tensor", key)
             if key.dtype.is_int:
-                return _ops().gather(mine, key)
+                return Operators.OPS.gather(mine, key)
             if key.dtype is dtypes.bool:
-                return _ops().where(key, mine, constant(0, mine.dtype))
+                return Operators.OPS.where(key, mine, mine.made_constant(0, mine.dtype))
         raise WrongType(f"{key!r} is no index of a tensor; give numbers, ranges, or a tensor of integers or booleans")
 
 
@@ -182,5 +180,5 @@ def _sliced(t: Tensor, parts: tuple[int | slice, ...]) -> Tensor:
             starts.append(part.start)
             stops.append(part.stop)
             steps.append(part.step)
-    found = _ops().slice(t, starts, stops, steps)
-    return _ops().squeeze(found, single) if single else found
+    found = Operators.OPS.slice(t, starts, stops, steps)
+    return Operators.OPS.squeeze(found, single) if single else found

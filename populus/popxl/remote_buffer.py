@@ -10,11 +10,11 @@ import numpy as np
 
 from populus.popxl import dtypes
 from populus.popxl.context import get_ir
-from populus.popxl.dealing import Dealing, shard_size
+from populus.popxl.dealing import Dealing, check_rows, shard_size
 from populus.popxl.errors import WrongValue
 from populus.popxl.replica_grouping import ReplicaGrouping, Retrieval
 from populus.popxl.rows import buffer_mark
-from populus.popxl.tensor import State, Tensor, Variable, check_rows, dealing_of, mapped_file
+from populus.popxl.tensor import State, Tensor, Variable, dealing_of, mapped_file
 from populus.popxl.tensorlocation import TensorLocation, TensorStorage
 from populus.popxl.utils import held, to_numpy
 

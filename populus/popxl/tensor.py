@@ -18,7 +18,7 @@ from populus.dialects.support.element_types import dtype_of, element_type_of, sh
 from populus.popart.logger import getLogger
 from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph, placement
-from populus.popxl.dealing import Dealing
+from populus.popxl.dealing import Dealing, check_rows
 from populus.popxl.errors import UndefinedValue, WrongType, WrongValue
 from populus.popxl.internals.views import TensorView
 from populus.popxl.operators import Operators
@@ -228,11 +228,16 @@ class Tensor(Operators):
         sizes = self.shape if shape is None else tuple(shape)
         return tuple(self.dtype.as_numpy().itemsize * int(np.prod(sizes[d + 1 :], dtype=np.int64)) for d in range(len(sizes)))
 
+    @staticmethod
+    def made_constant(data: Any, dtype: dtypes.dtype | None = None) -> Tensor:
+        """Makes data a constant of the current graph."""
+        return constant(data, dtype)
+
     def operand(self, value: Any, dtype: dtypes.dtype | None = None) -> Tensor:
         """Gives a tensor as it is, and data as a constant of this tensor's element type. Raises ValueError for none at all."""
         if isinstance(value, Tensor):
             return value
-        made = constant(value, self.dtype if dtype is None else dtype)
+        made = self.made_constant(value, self.dtype if dtype is None else dtype)
         made.graph.keep(made)
         if not made.nelms:
             raise WrongValue(f"{value!r} has no elements; make a tensor of it by popxl.constant if that is meant")
@@ -381,12 +386,6 @@ def mapped_file(data: Any, groups: ReplicaGrouping | None, variable: Variable) -
         getLogger().warn(f"{variable.id}: {why}; the variable is a copy of the file")
         return None
     return cast("np.memmap[Any, Any]", data)
-
-
-def check_rows(array: NDArray[Any], groups: ReplicaGrouping) -> None:
-    """Raises ValueError for data without a row for each of several groups of replicas."""
-    if groups.num_groups > 1 and array.shape[:1] != (groups.num_groups,):
-        raise WrongValue(f"the data is {list(array.shape)}; its first dimension is {groups.num_groups}, the number of groups of replicas")
 
 
 def dealing_of(

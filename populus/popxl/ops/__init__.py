@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from populus.dialects.popart.definition import built_in
 from populus.dialects.support.diagnostics import PopulusError
+from populus.popxl.operators import Operators
 from populus.popxl.ops import collectives, var_updates
 from populus.popxl.ops.call import (
     CallSiteInfo,
@@ -269,3 +271,6 @@ def __getattr__(name: str) -> Callable[..., Any]:
         return _built_in(name)
     except PopulusError as error:
         raise AttributeError(f"populus.popxl.ops: {error}") from None
+
+
+Operators.OPS = sys.modules[__name__]
