@@ -2,6 +2,7 @@
 
     python -m benchmarks.calibration             products, vertices, convolutions
     python -m benchmarks.calibration --networks  and whole networks, which takes minutes
+    python -m benchmarks.calibration --machine n150 --rows FILE.csv   a mesh, beside the rows of a file (benchmarks/mesh_rows.py)
     python -m benchmarks.calibration --plans     products with the planner's own plans: the tables of docs/quality.md; 1 if one is uneven
 
 A product is predicted with the plan in its row, which the planner chose when the model was corrected: a better plan
@@ -16,6 +17,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from populus.dialects.data import constant
 from populus.dialects.poplar import GraphOp
 from populus.dialects.poplar.target import Spec
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.poplar.from_poplin import Planning, PoplinToPoplarPass, matmul
@@ -375,7 +378,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.calibration")
     parser.add_argument("--networks", action="store_true", help="whole networks too, which takes minutes")
     parser.add_argument("--plans", action="store_true", help="products with the planner's own plans, for fewest cycles")
+    parser.add_argument("--machine", metavar="NAME", help="a mesh, which --rows judge")
+    parser.add_argument("--fields", action="store_true", help="and what each field of the mesh moves")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="a file of measurements of meshes")
     args = parser.parse_args()
+    if args.machine or args.rows:
+        from benchmarks.mesh_rows import report
+
+        if not (args.machine and args.rows):
+            parser.error("--machine and --rows go together")
+        try:
+            print(report(args.rows, args.machine, args.fields))
+        except PopulusError as error:
+            sys.exit(f"benchmarks.calibration: {error}")
+        return
     if args.plans:
         print(table([product(row, planned=False) for row in PRODUCTS]))
         even = [evenness(element, k) for element in ("f32", "f16") for k in SIZES]

@@ -63,6 +63,7 @@ MACHINE = machine(
     dram_tile_bytes=30.0,  # read by one core
     dram_read_bytes=160.0,  # read by all cores together
     dram_write_bytes=100.0,
+    dram_stream_bytes=160.0,  # read by the few that send an operand to all others
     dram_cycles=475,  # until the first bytes
     matrix_macs=2048,  # multiply-adds a cycle and phase
     formats=("bf16", "bfp8", "f32"),

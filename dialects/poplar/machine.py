@@ -42,7 +42,7 @@ class Mesh:
     row_bytes: float  # one sender to all cores of its row
     column_bytes: float  # one sender to all cores of its column
     multicast_cycles: float  # from the start of a multicast until all have it
-    issue_cycles: float  # of a core, for one request
+    issue_cycles: float  # of a core, for one request to pages over all banks
     matrix_macs: int  # multiply-adds a cycle and phase
     phases: tuple[tuple[str, int], ...]  # by format, at the fidelity that is chosen if none is named
     unpack_bytes: tuple[float, float]  # from a core's memory to the registers of the second operand, and of the first
@@ -52,6 +52,9 @@ class Mesh:
     block: tuple[int, int] = (32, 32)  # rows and columns of a block of elements: the grain of both innermost dimensions
     sub_block: int = 8  # blocks of output that the registers hold; half as many with sums of 32 bits
     phase_cycles: float = 0.0  # lost for each phase of each call of the matrix unit
+    reader_cycles: float = 0.0  # of a core that reads a block of a product's operand from DRAM, besides waiting: more than `issue_cycles`
+    step_cycles: float = 0.0  # lost in each step of a product, by whichever of computing and moving takes longer
+    reads_while_sending: bool = False  # a core that sends an operand to others reads its next blocks at once
     hop_cycles: float = 0.0  # from one core to the next
     busy_clock_hz: float = 0.0  # that products longer than `busy_cycles` sustain; 0: `clock_hz`
     busy_cycles: float = 0.0
@@ -59,7 +62,9 @@ class Mesh:
     dram_tile_bytes: float = 0.0  # read by one core
     dram_read_bytes: float = 0.0  # read by all cores together
     dram_write_bytes: float = 0.0  # written by all cores together
+    dram_stream_bytes: float = 0.0  # read by the few cores that send a product's operands to all others
     dram_cycles: float = 0.0  # until the first bytes of a read
+    fitted: tuple[str, ...] = ()  # the fields whose numbers were fitted to rows of the calibration
 
     def phases_of(self, element: Attribute, fidelity: str = "") -> int:
         """Returns the passes of the matrix unit over an operand of this element type: those of a fidelity, or else the format's own."""
@@ -203,6 +208,7 @@ def sum_type(element: Attribute, partials: str = "") -> Attribute:
 _STATED = ("name", "tiles", "tile_bytes", "clock_hz", "reserved_bytes", "lacks", "chips", "link_bytes", "link_cycles", "judged")
 _DRAM = tuple(f.name for f in fields(Mesh) if f.name.startswith("dram_"))
 MAY_BE_0 = (
+    "reader_cycles", "step_cycles",
     "interleaved_bytes", "slic_taps", "byte_macs", "exchange_setup_cycles", "link_cycles", "reserved_bytes", "sync_cycles", "call_cycles",
     "phase_cycles", "hop_cycles", "busy_clock_hz", "busy_cycles", "launch_cycles", "signal_cycles", "issue_cycles", *_DRAM,
 )  # fmt: skip
@@ -289,7 +295,7 @@ def impossible(target: Target) -> str | None:
             return f"{name} = {getattr(target, name)}; expected a whole number"
         if (value := getattr(target, name)) < (0 if name in MAY_BE_0 else 1):
             return f"{name} = {value}; expected at least {0 if name in MAY_BE_0 else 1}"
-    clock: object = target.clock_hz
+    clock: Any = target.clock_hz
     if not isinstance(clock, (int, float)) or not 0 < clock < math.inf:
         return f"clock_hz = {target.clock_hz}; expected cycles per second"
     for name in ("exchange_bytes", "vector_bytes", "copy_bytes", "reserved_bytes"):
@@ -306,7 +312,7 @@ def _impossible_mesh(mesh: Mesh, tiles: Any) -> str | None:
     """Returns the reason why no mesh has these numbers; None if one may."""
     for field in fields(Mesh):
         value: Any = getattr(mesh, field.name)
-        if field.name == "phases":
+        if field.name in ("phases", "fitted", "reads_while_sending"):
             continue
         pair = field.name in ("grid", "unpack_bytes", "block")
         numbers = cast("tuple[Any, ...]", value if pair and isinstance(value, tuple) else (value,))
@@ -326,6 +332,8 @@ def _impossible_mesh(mesh: Mesh, tiles: Any) -> str | None:
         return f"{given[0]} without {lacking}; expected all of {', '.join(_DRAM)}, or none for a machine without DRAM"
     if mesh.dram_tile_bytes > mesh.dram_read_bytes:
         return f"dram_tile_bytes = {mesh.dram_tile_bytes} of one core is more than dram_read_bytes = {mesh.dram_read_bytes} of all"
+    if unknown := [name for name in mesh.fitted if name not in {f.name for f in fields(Mesh)}]:
+        return f"fitted names no field '{unknown[0]}'{did_you_mean(unknown[0], (f.name for f in fields(Mesh)))}"
     if mesh.buffers > 2:
         return f"buffers = {mesh.buffers}; expected 1 or 2"
     return None

@@ -6,7 +6,7 @@
 | TT | tenstorrent/tt-metal of 2026-05-23 |
 | GEMM | tenstorrent/tt-metal@06bd3735 `tech_reports/GEMM_FLOPS/GEMM_FLOPS.md` |
 | LL | tenstorrent/tt-low-level-documentation@e2237789 `data_movement_doc/`: cycles by the profiler, means over 256 transactions |
-| fitted | to rows of GEMM; `python -m benchmarks.calibration --machine n150 --rows FILE.csv` names them |
+| fitted | to the 20 replayed rows of GEMM with hand-tuned plans that are marked `fit` |
 """
 
 from populus.dialects.poplar.machine import machine
@@ -33,6 +33,7 @@ N150 = machine(
     dram_tile_bytes=30.3,  # pages over all banks, 2 KiB. LL
     dram_read_bytes=167.0,  # LL, Multi Interleaved Read Grid Sweep
     dram_write_bytes=104.0,  # half of the columns by each network, 52 a cycle by network 0. LL; TT matmul program factory
+    dram_stream_bytes=190.0,  # an interleaved product that DRAM bounds. TT tech_reports/LLMs/llms.md
     dram_cycles=475,  # a read of 2 KiB. LL
     block=(32, 32),
     matrix_macs=2048,  # 8 x 16 times 16 x 16 a cycle. ISA MatrixUnit.md
@@ -40,9 +41,11 @@ N150 = machine(
     # Of a format's bits, a phase multiplies 5 by 7; f32 is TF32. The vendor runs bf16 at 2 or 4 and bfp8 at 1 or 2. ISA SrcASrcB.md
     phases={"bf16": 4, "bfp8": 2, "bfp4": 1, "f32": 4, "i8": 4, "i32": 4},
     sub_block=8,  # half of the registers of sums. TT matrix_engine.md
-    phase_cycles=12.5,  # fitted
+    phase_cycles=13.6,  # fitted
+    reader_cycles=52.2,  # fitted
     unpack_bytes=(48.5, 64.0),  # of the second operand fitted; of the first ISA L1.md
     pack_bytes=64.0,  # four packers of 16. ISA L1.md
     judged="published matrix products, DRAM and network rows",
+    fitted=("phase_cycles", "reader_cycles", "unpack_bytes", "busy_clock_hz", "busy_cycles"),
     vector_lanes=32,  # ISA VectorUnit.md
 )

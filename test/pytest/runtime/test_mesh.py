@@ -28,7 +28,10 @@ EDGE: dict[str, Any] = {
     "unicast_bytes": 16.5, "row_bytes": 16.0, "column_bytes": 16.0, "multicast_cycles": 200, "issue_cycles": 20, "matrix_macs": 512,
     "formats": ("bf16", "f32"), "phases": {"bf16": 1, "f32": 2}, "unpack_bytes": (32.0, 32.0), "pack_bytes": 32.0,
 }  # fmt: skip
-DRAM = {"dram_size": 2**30, "dram_tile_bytes": 10.0, "dram_read_bytes": 40.0, "dram_write_bytes": 30.0, "dram_cycles": 300}
+DRAM = {
+    "dram_size": 2**30, "dram_tile_bytes": 10.0, "dram_read_bytes": 40.0, "dram_write_bytes": 30.0, "dram_stream_bytes": 40.0,
+    "dram_cycles": 300,
+}  # fmt: skip
 
 
 def test_both_families_answer_the_same_questions():
@@ -59,6 +62,7 @@ def test_both_families_answer_the_same_questions():
         ({"phases": {"bf16": 5, "f32": 2}}, "machine 'edge': phases of bf16 = 5; expected 1 to 4"),
         ({"dram_size": 2**30}, "machine 'edge': dram_size without dram_tile_bytes; expected all of dram_size"),
         ({**DRAM, "dram_tile_bytes": 50.0}, "machine 'edge': dram_tile_bytes = 50.0 of one core is more than dram_read_bytes = 40.0"),
+        ({"fitted": ("pack_byte",)}, "machine 'edge': fitted names no field 'pack_byte'; did you mean 'pack_bytes'"),
         ({"reserved_bytes": 2**20}, "machine 'edge': reserved_bytes = 1048576 is not less than the tile's memory"),
         ({"tiles": 16.0}, "machine 'edge': tiles = 16.0; expected a whole number"),
         ({"clock_hz": 0.0}, "machine 'edge': clock_hz = 0.0; expected cycles per second"),
@@ -100,7 +104,7 @@ def test_a_product_in_memory_takes_the_best_sub_block_of_the_definition(target: 
     m: Mesh = target.mesh
     blocks, bytes, phases = size // 32, 2048, 4
     best = min(
-        (blocks // h) * (blocks // w) * max(h * w * 16 * phases + 12.5 * phases, unpacked(m, h, w, bytes))
+        (blocks // h) * (blocks // w) * max(h * w * 16 * phases + m.phase_cycles * phases, unpacked(m, h, w, bytes))
         for h in range(1, 9) for w in range(1, 9)
         if h * w <= 8 and blocks % h == 0 and blocks % w == 0
     )  # fmt: skip
@@ -163,7 +167,7 @@ SHARED = dict(
 )
 EDGE = machine(
     kind="mesh", name="edge4", tiles=16, grid=(4, 4), tile_bytes=256 * KIB, dram_size=2**30, dram_tile_bytes=10, dram_read_bytes=40,
-    dram_write_bytes=30, dram_cycles=300, **SHARED,
+    dram_write_bytes=30, dram_stream_bytes=40, dram_cycles=300, **SHARED,
 )
 RING = machine(kind="mesh", name="ring12", tiles=12, grid=(12, 1), tile_bytes=512 * KIB, **SHARED)
 '''
