@@ -17,8 +17,8 @@ from populus.dialects.support.element_types import is_float
 from populus.proof.pieces import once
 from populus.proof.report import Undecided
 from populus.proof.sets import inner_too, rank
-from populus.proof.terms import Node, Terms
-from populus.proof.trees import Leaf, Number, Piece, Pieces
+from populus.proof.terms import Terms
+from populus.proof.trees import Number, Piece, Pieces
 
 
 @dataclass(frozen=True)
@@ -162,31 +162,30 @@ def _under(field: tuple[Pieces, Map, int], back: Map) -> Map:
 
 
 def _rows(f: Family, points: Map) -> Pieces:
-    """Gives softmax by its definition, exp(x - max) / sum of exp(x - max), and whiten as a function of an element and its row."""
+    """Gives softmax, exp(x - max) / sum of exp(x - max), and whiten, (x - mean) / sqrt(variance + epsilon), by their definitions."""
     t, x, full = f.terms, f.fields["x"], f.to_output.range()
     at = points.apply_range(f.points("x"))
     pieces = t.seen(x.pieces, at)
     a = names("a", rank(full))
     row = [d for d, access in enumerate(f.output.access) if access.terms and access.terms[0][0] == "r"]
     to_row = read_map(f"{{ [{', '.join(a)}] -> [{', '.join(v for d, v in enumerate(a) if d not in row)}] }}").intersect_domain(full)
-    if f.codelet == "softmax":
-        _1, _2 = expr.Arg(1), expr.Arg(2)
-        largest = t.reduced("max", to_row.range(), to_row.reverse(), pieces, identity(full))
-        shifted = t.elementwise(_1 - _2, full, [pieces, t.seen(largest, to_row)], True)
-        e = t.elementwise(expr.exp(_1), full, [shifted], True)
-        total = t.reduced("add", to_row.range(), to_row.reverse(), e, identity(full))
-        if f.flag("log"):
-            return t.elementwise(_1 - expr.log(_2), full, [shifted, t.seen(total, to_row)], True)
-        return t.elementwise(_1 / _2, full, [e, t.seen(total, to_row)], True)
-    sealed = t.sealed(pieces)
-    if len(sealed) != 1 or not sealed[0][0].is_injective():
-        raise Undecided(f"rows of {len(sealed)} pieces")
-    to, node = sealed[0]
-    same_row = to_row.apply_range(to_row.reverse())
-    members = to.reverse().apply_range(same_row).apply_range(to)  # an element -> those of its row
-    params = (f.codelet, *(str(f.params[k]) for k in sorted(f.params)))
-    number, own = t.intern(Node("row", params, ((node,),), to.range(), (members,)))
-    return [Piece(full, Leaf(number, to.apply_range(own)))]
+    _1, _2 = expr.Arg(1), expr.Arg(2)
+    if f.codelet == "whiten":
+        count = math.prod(f.output.shape[d] for d in row)
+        mean = t.elementwise(_1 / count, to_row.range(), [t.reduced("add", to_row.range(), to_row.reverse(), pieces, identity(full))], True)
+        centred = t.elementwise(_1 - _2, full, [pieces, t.seen(mean, to_row)], True)
+        squares = t.reduced("square_add", to_row.range(), to_row.reverse(), centred, identity(full))
+        epsilon = f.params["epsilon"]
+        assert isinstance(epsilon, FloatAttr), epsilon
+        root = t.elementwise(expr.sqrt(_1 / count + epsilon.value.data), to_row.range(), [squares], True)
+        return t.elementwise(_1 / _2, full, [centred, t.seen(root, to_row)], True)
+    largest = t.reduced("max", to_row.range(), to_row.reverse(), pieces, identity(full))
+    shifted = t.elementwise(_1 - _2, full, [pieces, t.seen(largest, to_row)], True)
+    e = t.elementwise(expr.exp(_1), full, [shifted], True)
+    total = t.reduced("add", to_row.range(), to_row.reverse(), e, identity(full))
+    if f.flag("log"):
+        return t.elementwise(_1 - expr.log(_2), full, [shifted, t.seen(total, to_row)], True)
+    return t.elementwise(_1 / _2, full, [e, t.seen(total, to_row)], True)
 
 
 def _of_ordered(*fields: str) -> Callable[[Family, Map], Pieces]:

@@ -17,9 +17,10 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from populus.dialects import expr
 from populus.dialects.poplar.affine import Map, Set, TooMany, box, example, images, read_set, some_point
+from populus.proof.nodes import Node
 from populus.proof.programs import Results
 from populus.proof.report import Report, Undecided
-from populus.proof.terms import Node, Terms
+from populus.proof.terms import Terms
 from populus.proof.trees import Apply, Converted, Leaf, Number, Skeleton, Tree
 from populus.runtime.expr import evaluate
 
@@ -31,7 +32,7 @@ TURNS = 6  # drawn elements at which terms of different form are evaluated
 
 def compare(terms: Terms, want: Results, have: Results) -> Report:
     """Compares the outputs of two programs. Refuted claims name an output, an element, and both terms."""
-    report, values = Report(), _Values(terms)
+    report, values = Report(), Values(terms)
     for name, (pieces, shape) in want.items():
         report.claims["output"] += 1
         if name not in have:
@@ -56,13 +57,13 @@ def compare(terms: Terms, want: Results, have: Results) -> Report:
     return report
 
 
-def _judge(values: _Values, name: str, elements: Set, a: Tree, b: Tree, report: Report) -> None:
+def _judge(values: Values, name: str, elements: Set, a: Tree, b: Tree, report: Report) -> None:
     both = f"{told(values.terms, a)} is meant, {told(values.terms, b)} is computed"
     try:
         for turn, point in enumerate(_chosen(elements)):
             values.begin(turn)
             x, y = float(values.tree(a, point)), float(values.tree(b, point))
-            if not math.isclose(x, y, rel_tol=1e-4, abs_tol=1e-6) and not (math.isnan(x) and math.isnan(y)):
+            if not math.isclose(x, y, rel_tol=max(1e-4, values.terms.coarsest), abs_tol=1e-6) and not (math.isnan(x) and math.isnan(y)):
                 at = f"[{', '.join(map(str, point))}]"
                 report.refuted.append(f"output '{name}', element {at}: {both} (with drawn numbers {x:.6g} and {y:.6g})")
                 return
@@ -84,7 +85,7 @@ def _chosen(elements: Set) -> Iterator[tuple[int, ...]]:
             yield point
 
 
-class _Values:
+class Values:
     """Numbers for terms: the elements of inputs are drawn, all else is computed. In odd turns they are of both signs."""
 
     def __init__(self, terms: Terms):

@@ -2,37 +2,55 @@
 
 | law | form |
 |---|---|
-| order and grouping of `add`, `mul`, `max`, `min` | operands in one order; sums in one chain |
-| `x^2`, `-x`, `x - y`, `x / c` | `x x`, `x (-1)`, `x + y (-1)`, `x (1 / c)` |
-| `(x a) b`, `(x + a) + b`, `(x + a) b` | `x (a b)`, `x + (a + b)`, `x b + a b` for constants a and b |
+| order of `add`, `mul`, `max`, `min`, `and`, `or`, `equal` | operands in one order; sums and products in one chain |
+| `x^2`, `-x`, `x - y` | `x x`, `x (-1)`, `x + y (-1)` |
+| `x / y`, `1 / (1 / x)`, `1 / (x y)` | `x (1 / y)`, `x`, `(1 / x) (1 / y)` |
+| `sqrt(1 / x)`, `sqrt(x a)` for a number a > 0 | `1 / sqrt(x)`, `sqrt(x) sqrt(a)` |
+| `x^(n/4)`, `log1p(x)`, `expm1(x)` | products, square roots and quotients, `log(x + 1)`, `exp(x) - 1` |
+| `(x a) b`, `(x + a) + b` | `x (a b)`, `x + (a + b)` for constants a and b |
+| `(x + a) b` | `x b + a b` for a constant b that is no number |
 | `x 1`, `x + 0` | `x` |
-| `(sum of x w) c` | `sum of x (w c)` for constants w and c, where c is a function of w's element |
+| `x a + y b` for numbers a and b | `(x + y (b / a)) a` |
+| `select(x, y, true)`, a float as f32 or f64 | `x` |
+| `(sum of x w) c` | `sum of x (w c)` for constants w and c, where c is no number but a function of w's element |
+| `sum of x v`, where v is n w for a number n, and `sum of x w` was met | `(sum of x w) n` |
 
-They hold for floats to rounding, and for integers where no division is involved.
+They hold for floats to rounding. The laws of sums and products hold for integers too, which wrap around.
 """
 
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from xdsl.dialects.builtin import f32, f64
 
 from populus.dialects import expr
 from populus.dialects.poplar import affine
 from populus.dialects.poplar.affine import Map, Set
+from populus.dialects.support.element_types import dtype_of
+from populus.proof.constants import floating, rounding_of
 from populus.proof.memo import Memo
-from populus.proof.trees import Apply, Converted, Leaf, Number, Tree, skeleton
+from populus.proof.trees import Apply, Converted, Leaf, Number, Tree, float_name, float_result, skeleton
 from populus.runtime.expr import evaluate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from xdsl.ir import Attribute
 
-    from populus.proof.terms import Node, Terms
+    from populus.proof.nodes import Node
+    from populus.proof.terms import Terms
 
     Array: TypeAlias = NDArray[Any]
 
-COMMUTATIVE = ("add", "mul", "max", "min")
+COMMUTATIVE = ("max", "min", "and", "or", "equal")
+WHOLE: Mapping[str, Callable[[int, int], int]] = {"add": operator.add, "mul": operator.mul, "sub": operator.sub}
+"""What is computed of integers: the same whatever their width, as they wrap around."""
+MOST_POWER = 4.0
+NEAR_ONE = 1e-6  # a factor that is 1 to rounding
 MOST_ELEMENTS = 1 << 26  # of a constant that a law computes
 
 
@@ -45,34 +63,48 @@ class Laws:
         self._multiplied: Memo[Tree | None] = Memo()
 
     def constant(self, tree: Tree) -> bool:
-        """Tells whether a tree is a float constant."""
+        """Tells whether a tree is a float constant, or an integer."""
         if isinstance(tree, Number):
-            return type(tree.value) is float
-        return isinstance(tree, Leaf) and (array := self.terms.arrays.get(tree.node)) is not None and array.dtype.kind in "fV"
+            return type(tree.value) is not bool
+        return isinstance(tree, Leaf) and (array := self.terms.arrays.get(tree.node)) is not None and floating(array.dtype)
 
     def applied(self, function: str, args: tuple[Tree, ...], elements: Set) -> Tree:
         """Applies a function on some elements."""
         if args and all(map(self.constant, args)) and (found := self.computed(function, args, elements)) is not None:
             return found
         match function, args:
-            case "square", (x,):
-                return self.applied("mul", (x, x), elements)
-            case "neg", (x,) if self.float(x):
-                return self.times(x, Number(-1.0), elements)
-            case "sub", (x, y) if self.float(x) or self.float(y):
-                return self.plus(x, self.times(y, Number(-1.0), elements), elements)
-            case "divide", (x, y) if self.constant(y) and (inverse := self.computed("divide", (Number(1.0), y), elements)) is not None:
-                return self.times(x, inverse, elements)
-            case "mul", (x, y):
-                if self.constant(x):
-                    x, y = y, x
-                if self.constant(y):
-                    return self.times(x, y, elements)
             case "add", (x, y):
                 return self.plus(x, y, elements)
+            case "mul", (x, y):
+                return self.times(x, y, elements)
+            case "neg", (x,):
+                return self.times(x, Number(-1.0) if self.float(x) else Number(-1), elements)
+            case "sub", (x, y):
+                return self.plus(x, self.times(y, Number(-1.0) if self.float(x) or self.float(y) else Number(-1), elements), elements)
+            case "square", (x,):
+                return self.times(x, x, elements)
+            case "divide", (x, y) if self.float(x) or self.float(y):
+                return self.times(x, self.applied("inv", (y,), elements), elements)
+            case "inv", (Apply("inv", (x,)),):
+                return x
+            case "inv", (Apply("mul", (x, y)),):
+                return self.times(self.applied("inv", (x,), elements), self.applied("inv", (y,), elements), elements)
+            case "sqrt", (Apply("inv", (x,)),):
+                return self.applied("inv", (self.applied("sqrt", (x,), elements),), elements)
+            case "sqrt", (Apply("mul", (x, Number(float() as by))),) if by > 0:
+                return self.times(self.applied("sqrt", (x,), elements), Number(math.sqrt(by)), elements)
+            case "rsqrt", (x,):
+                return self.applied("inv", (self.applied("sqrt", (x,), elements),), elements)
+            case "log1p", (x,):
+                return Apply("log", (self.plus(x, Number(1.0), elements),))
+            case "expm1", (x,):
+                return self.plus(Apply("exp", (x,)), Number(-1.0), elements)
+            case "pow", (x, Number(float() as power)) if (4 * power).is_integer() and 0 < abs(power) <= MOST_POWER:
+                return self.power(x, power, elements)
+            case "select", (x, y, Number(bool() as holds)):
+                return x if holds else y
             case _:
-                pass
-        return Apply(function, tuple(sorted(args, key=_order)) if function in COMMUTATIVE else args)
+                return Apply(function, tuple(sorted(args, key=_order)) if function in COMMUTATIVE else args)
 
     def float(self, tree: Tree) -> bool:
         """Tells whether a tree is known to be of floats."""
@@ -81,59 +113,127 @@ class Laws:
                 return type(value) is float
             case Leaf(node, _):
                 return self.terms.float_node(node)
-            case Apply(_, args):
-                return any(map(self.float, args))
+            case Apply(function, args):
+                return float_result(function, [self.float(a) for a in args])
             case Converted(to, _, _):
-                return str(to).startswith(("f", "bf"))
+                return float_name(str(to))
+
+    def converted(self, to: Attribute, bits: bool, x: Tree) -> Tree:
+        """Converts: a number becomes a number; a float that becomes an f32 or f64 stays as it is, to rounding."""
+        if bits:
+            return Converted(to, bits, x)
+        self.terms.coarsest = max(self.terms.coarsest, rounding_of(dtype_of(to)))
+        if isinstance(x, Number) and (value := _number_as(x.value, to)) is not None:
+            return Number(value)
+        if isinstance(x, Leaf) and (array := self.terms.arrays.get(x.node)) is not None and floating(dtype_of(to)):
+            return Leaf(self.terms.once.of(("converted", str(to)), (array,), lambda: self._converted(x.node, array, to)), x.at)
+        return x if to in (f32, f64) and self.float(x) else Converted(to, bits, x)
+
+    def _converted(self, number: int, array: Array, to: Attribute) -> int:
+        with np.errstate(all="ignore"):
+            new = np.ascontiguousarray(array.astype(dtype_of(to)))
+        node = self.terms.constant(new)
+        self.terms.rounding[node] = max(self.terms.rounding[node], self.terms.rounding[number])
+        return node
 
     def plus(self, x: Tree, y: Tree, elements: Set) -> Tree:
-        """Adds: one chain of operands in one order, the constant last."""
-        terms: list[Tree] = []
-        constant: Tree = Number(0.0)
-        work = [x, y]
+        """Adds: one chain of operands in one order, the constant last. A number by which the first is multiplied is that of the sum."""
+        terms: list[tuple[Tree, float]] = []
+        constant: Tree | None = None
+        work: list[tuple[Tree, float]] = [(x, 1), (y, 1)]
+        while work:
+            t, factor = work.pop()
+            t, own = factored(t)
+            factor *= own
+            if isinstance(t, Apply) and t.function == "add":
+                work += [(a, factor) for a in t.args]
+                continue
+            if not self.constant(t) or (scaled := self.scaled(t, factor, elements)) is None:
+                terms.append((t, factor))
+            elif constant is None:
+                constant = scaled
+            elif (total := self.computed("add", (constant, scaled), elements)) is not None:
+                constant = total
+            else:
+                terms.append((t, factor))
+        if not terms:
+            assert constant is not None, (x, y)
+            return constant
+        terms.sort(key=lambda term: _order(term[0]))
+        first = terms[0][1]
+        if type(first) is not float or first == 0 or not math.isfinite(first):
+            first = 1
+        if constant is not None and first != 1:
+            constant = self.computed("divide", (constant, Number(first)), elements)
+            if constant is None:
+                return Apply("add", (x, y))
+        found = _chain("add", [_multiplied(t, factor if first == 1 else factor / first) for t, factor in terms])
+        if constant is not None and constant not in (Number(0.0), Number(0)):
+            found = Apply("add", (found, constant))
+        return _multiplied(found, first)
+
+    def scaled(self, constant: Tree, by: float, elements: Set) -> Tree | None:
+        """Multiplies a constant by a number."""
+        return constant if by == 1 else self.computed("mul", (constant, Number(by)), elements)
+
+    def times(self, x: Tree, y: Tree, elements: Set) -> Tree:
+        """Multiplies: one chain of factors in one order, the number last. Other constants go into a sum of products, and over a sum."""
+        factors, constant = self.chained("mul", (x, y), elements)
+        if constant is None or not factors:
+            return constant or _chain("mul", factors)
+        if isinstance(constant, Number):
+            return _multiplied(_chain("mul", factors), constant.value)
+        match factors:
+            case [Apply("add", (a, b))] if self.constant(b):
+                return self.plus(self.times(a, constant, elements), self.times(b, constant, elements), elements)
+            case _:
+                pass
+        for k, factor in enumerate(factors):
+            if isinstance(factor, Leaf) and isinstance(constant, Leaf) and (found := self.into_sum(factor, constant)) is not None:
+                found, number = factored(found)
+                return _multiplied(_chain("mul", sorted([*factors[:k], found, *factors[k + 1 :]], key=_order)), number)
+        return Apply("mul", (_chain("mul", factors), constant))
+
+    def chained(self, function: str, operands: tuple[Tree, ...], elements: Set) -> tuple[list[Tree], Tree | None]:
+        """Lists the operands of a chain in one order, and computes its constant; None if there is none."""
+        found: list[Tree] = []
+        constant: Tree | None = None
+        work = list(operands)
         while work:
             t = work.pop()
-            if isinstance(t, Apply) and t.function == "add":
+            if isinstance(t, Apply) and t.function == function:
                 work += t.args
-            elif self.constant(t):
-                total = self.computed("add", (constant, t), elements)
-                if total is None:
-                    terms.append(t)
-                else:
-                    constant = total
+            elif not self.constant(t):
+                found.append(t)
+            elif constant is None:
+                constant = t
+            elif (total := self.computed(function, (constant, t), elements)) is not None:
+                constant = total
             else:
-                terms.append(t)
-        if not terms:
-            return constant
-        terms.sort(key=_order)
-        found = terms[0]
-        for t in terms[1:]:
-            found = Apply("add", (found, t))
-        return found if constant == Number(0.0) else Apply("add", (found, constant))
+                found.append(t)
+        return sorted(found, key=_order), constant
 
-    def times(self, x: Tree, by: Tree, elements: Set) -> Tree:
-        """Multiplies by a constant."""
-        if by == Number(1.0):
-            return x
-        if self.constant(x) and (found := self.computed("mul", (x, by), elements)) is not None:
-            return found
-        match x:
-            case Apply("add", (a, b)) if self.constant(b):
-                return self.plus(self.times(a, by, elements), self.times(b, by, elements), elements)
-            case Apply("mul", (a, b)) if self.constant(b) and (both := self.computed("mul", (b, by), elements)) is not None:
-                return self.times(a, both, elements)
-            case Leaf(node, at) if (found := self.into_sum(node, at, by)) is not None:
-                return found
-            case _:
-                return Apply("mul", (x, by))
+    def power(self, x: Tree, power: float, elements: Set) -> Tree:
+        """Raises to a power that is a multiple of 1/4, by products and square roots."""
+        if power < 0:
+            return self.applied("inv", (self.power(x, -power, elements),), elements)
+        root = self.applied("sqrt", (x,), elements)
+        factors = [x] * int(power) + [root] * (power % 1 >= 0.5) + [self.applied("sqrt", (root,), elements)] * (power % 0.5 > 0)
+        found = factors[0]
+        for factor in factors[1:]:
+            found = self.times(found, factor, elements)
+        return found
 
     # -- constants
 
     def computed(self, function: str, args: tuple[Tree, ...], elements: Set) -> Tree | None:
         """Computes a function of constants: a number, or a new constant over the dimensions that matter. None for too odd a set."""
-        if all(isinstance(a, Number) for a in args):
-            value = _evaluated(function, [np.float64(a.value) for a in args if isinstance(a, Number)])
-            return _number(value) if isinstance(value, float) else Number(value)
+        numbers = [a.value for a in args if isinstance(a, Number)]
+        if any(type(n) is int for n in numbers):
+            whole = [n for n in numbers if isinstance(n, int) and not isinstance(n, bool)]
+            return Number(WHOLE[function](*whole)) if function in WHOLE and len(whole) == len(args) else None
+        if len(numbers) == len(args):
+            return Number(_evaluated(function, [np.float64(n) for n in numbers]))
         if (shape := affine.shape_of_box(elements)) is None:
             return None
         of = tuple(a.node if isinstance(a, Leaf) else a for a in args)
@@ -170,15 +270,14 @@ class Laws:
         assert isinstance(tree, Leaf), tree
         return self.terms.arrays[tree.node].astype(np.float64)[affine.values(tree.at, columns)]
 
-    def into_sum(self, number: int, at: Map, by: Tree) -> Tree | None:
+    def into_sum(self, leaf: Leaf, by: Leaf) -> Tree | None:
         """Multiplies the constants in a sum of products by a constant; None if there are other products in it, or no such sum."""
-        node = self.terms.nodes[number]
+        node = self.terms.nodes[leaf.node]
         if node.kind != "add" or node.params or not node.parts:
             return None
-        maps = (at, by.at) if isinstance(by, Leaf) else (at,)
-        return self._multiplied.of((number, by.node if isinstance(by, Leaf) else by), maps, lambda: self._multiply(node, at, by))
+        return self._multiplied.of((leaf.node, by.node), (leaf.at, by.at), lambda: self._multiply(node, leaf.at, by))
 
-    def _multiply(self, node: Node, at: Map, by: Tree) -> Tree | None:
+    def _multiply(self, node: Node, at: Map, by: Leaf) -> Tree | None:
         parts: list[tuple[tuple[int, ...], Map]] = []
         for ids, relation in zip(node.parts, node.maps):
             places = [k for k, i in enumerate(ids) if i in self.terms.arrays]
@@ -186,25 +285,31 @@ class Laws:
                 return None
             [k] = places
             array = self.terms.arrays[ids[k]].astype(np.float64)
-            if isinstance(by, Number):
-                scaled = array * by.value
-            else:
-                assert isinstance(by, Leaf), by
-                skip = sum(self.terms.nodes[i].elements.n_dim() for i in ids[:k])
-                own = affine.coordinates(relation, skip, 1)  # index of the sum -> element of the constant
-                factor = own.reverse().apply_range(at.reverse()).apply_range(by.at)
-                if not factor.is_single_valued():
-                    return None
-                found = affine.values(factor, [np.arange(array.size)])
-                scaled = array * np.where(found >= 0, self.terms.arrays[by.node].astype(np.float64)[found], 0.0)
-            rounding = self.terms.rounding[ids[k]]
-            if isinstance(by, Leaf):
-                rounding = max(rounding, self.terms.rounding[by.node])
+            skip = sum(self.terms.nodes[i].elements.n_dim() for i in ids[:k])
+            own = affine.coordinates(relation, skip, 1)  # index of the sum -> element of the constant
+            factor = own.reverse().apply_range(at.reverse()).apply_range(by.at)
+            if not factor.is_single_valued():
+                return None
+            found = affine.values(factor, [np.arange(array.size)])
+            scaled = array * np.where(found >= 0, self.terms.arrays[by.node].astype(np.float64)[found], 0.0)
+            rounding = max(self.terms.rounding[ids[k]], self.terms.rounding[by.node])
             new = self.terms.constant(np.ascontiguousarray(scaled), rounding)
             parts.append((tuple(new if j == k else i for j, i in enumerate(ids)), relation))
         [piece] = self.terms.total("add", node.elements, parts)
-        assert isinstance(piece.tree, Leaf)
-        return Leaf(piece.tree.node, at.apply_range(piece.tree.at))
+        return self.terms.moved(piece.tree, at)
+
+
+def factored(tree: Tree) -> tuple[Tree, float]:
+    """Splits off the number by which a tree is multiplied; 1 if there is none."""
+    match tree:
+        case Apply("mul", (x, Number(value))):
+            return x, value
+        case _:
+            return tree, 1
+
+
+def _multiplied(tree: Tree, by: float) -> Tree:
+    return tree if by == 1 or math.isclose(by, 1, rel_tol=NEAR_ONE) else Apply("mul", (tree, Number(by)))
 
 
 def _order(tree: Tree) -> str:
@@ -218,5 +323,20 @@ def _evaluated(function: str, arrays: list[Any]) -> Any:
     return found if found.ndim else found[()].item()
 
 
-def _number(value: float) -> Number:
-    return Number(value)
+def _chain(function: str, operands: Sequence[Tree]) -> Tree:
+    found = operands[0]
+    for t in operands[1:]:
+        found = Apply(function, (found, t))
+    return found
+
+
+def _number_as(value: float | int | bool, to: Attribute) -> float | int | bool | None:
+    """Converts a number to an element type; None where the type does not have it."""
+    dtype = dtype_of(to)
+    if floating(dtype):
+        with np.errstate(all="ignore"):
+            return float(np.float64(value).astype(dtype))
+    whole = int(value) if math.isfinite(value) else None
+    if dtype.kind not in "iu" or whole is None or not int(np.iinfo(dtype).min) <= whole <= int(np.iinfo(dtype).max):
+        return None
+    return whole

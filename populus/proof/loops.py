@@ -216,12 +216,12 @@ def _row(terms: Terms, known: Recurrence, part: Part, begin: Pieces, end: Pieces
     found: Pieces = []
     for p in end:
         match p.tree:
-            case Apply("select", (row, Leaf(table, at), Apply("equal", (Leaf(place, own), Leaf(turn, _))))) if (
+            case Apply("select", (row, Leaf(table, at), Apply("equal", (Leaf() as one, Leaf() as other)))) if (
                 table == old.tree.node
-                and turn == index.tree.node
-                and terms.nodes[place].kind == "place"
+                and index.tree.node in (one.node, other.node)
+                and terms.nodes[place := other.node if one.node == index.tree.node else one.node].kind == "place"
                 and at.intersect_domain(p.elements).is_subset(every(part.shape))
-                and own.intersect_domain(p.elements).is_subset(_first(len(part.shape)))
+                and (one if one.node == place else other).at.intersect_domain(p.elements).is_subset(_first(len(part.shape)))
             ):
                 found += [Piece(p.elements, row)]
             case _:

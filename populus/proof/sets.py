@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from populus.dialects.poplar.affine import Map, Set, box, read_map, reshape_map
+from populus.dialects.poplar.affine import Map, Set, box, names, read_map, reshape_map
 
 
 def rank(elements: Set) -> int:
@@ -16,6 +16,13 @@ def rank(elements: Set) -> int:
 def wide(elements: Set, inner: int) -> Set:
     """Adds free inner coordinates to a set."""
     return elements if not inner else elements.flat_product(Set.universe(box((1,) * inner).get_space()))
+
+
+def moved_to_zero(elements: Set) -> Map:
+    """Maps the elements of a set so that each coordinate begins at 0."""
+    i = names("i", rank(elements))
+    to = (f"{v} - {int(elements.dim_min_val(d).to_python())}" for d, v in enumerate(i))
+    return read_map(f"{{ [{', '.join(i)}] -> [{', '.join(to)}] }}").intersect_domain(elements)
 
 
 def inner_too(at: Map, inner: int) -> Map:

@@ -8,22 +8,33 @@ and layouts are maps, and fused formulas are the tree that they were before. Sum
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from ml_dtypes import finfo
 
 from populus.dialects import expr
-from populus.dialects.poplar.affine import Composed, Map, Set, box, identity, read_map, reshape_map, shape_of_box, told_apart, values
-from populus.proof.laws import Laws
+from populus.dialects.poplar.affine import Composed, Map, Set, box, identity, reshape_map
+from populus.proof.constants import SAME, Multiple
+from populus.proof.laws import Laws, factored
 from populus.proof.memo import Memo, Once
+from populus.proof.nodes import IDEMPOTENT, Node, Nodes, close
 from populus.proof.pieces import domain, once
 from populus.proof.report import Undecided
-from populus.proof.sets import inner_too, rank, reorderings, wide
-from populus.proof.trees import CONSTANT, Apply, Converted, Leaf, Number, Piece, Pieces, Skeleton, Tree, form, leaves, numbers, skeleton
+from populus.proof.sets import inner_too, moved_to_zero
+from populus.proof.trees import (
+    Apply,
+    Converted,
+    Leaf,
+    Number,
+    Piece,
+    Pieces,
+    Tree,
+    form,
+    leaves,
+    numbers,
+    skeleton,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,43 +45,18 @@ if TYPE_CHECKING:
     Array: TypeAlias = NDArray[Any]
 
 
-@dataclass
-class Node:
-    """A term that is not element-wise. `kind`, `params`, and the `parts` that it is made of: ids of nodes, one tuple for each map.
+class Terms(Nodes):
+    """The terms of one proof. `loops`: those that were met.
 
-    A map takes an index of the node, followed by `inner` coordinates that tell ordered elements apart, to the concatenated indices of
-    the nodes of its tuple. `elements`: the indices that are known. Of a formula, `form` is its tree without
-    constants, and `numbers` are its literals.
-    """
-
-    kind: str
-    params: tuple[object, ...]
-    parts: tuple[tuple[int, ...], ...]
-    elements: Set
-    maps: tuple[Map, ...]
-    inner: tuple[int, ...] = ()
-    form: Skeleton = ()
-    numbers: tuple[float, ...] = ()
-
-
-class Terms:
-    """The nodes of one proof. `arrays`: the elements of constants, flat; `rounding`: the relative error that each may have.
-
-    `uniform`: of a constant whose elements are equal, that number, which formulas then have as a literal. `loops`: those that were met.
     `once`: what operations gave for the same operands, told apart by identity; so what a pass leaves alone costs a look.
     """
 
     def __init__(self) -> None:
-        self.nodes: list[Node] = []
-        self.arrays: dict[int, Array] = {}
-        self.rounding: dict[int, float] = {}
-        self.uniform: dict[int, Number] = {}
+        super().__init__()
         self.loops: list[Recurrence] = []
         self.laws, self.once = Laws(self), Once()
         self.composed = Composed()
-        self._constants: dict[tuple[str, int, bytes], list[int]] = {}  # by type, size and some bytes
-        self._by_key: dict[Skeleton, list[int]] = {}
-        self._compared: Memo[bool] = Memo()
+        self._parts_of: Memo[tuple[int, Map, float]] = Memo()
 
     # -- nodes
 
@@ -102,126 +88,13 @@ class Terms:
             return []
         return self.seen([Piece(box(flat.shape), Leaf(self.constant(flat), SAME))], reshape_map(shape, flat.shape))
 
-    def constant(self, flat: Array, rounding: float | None = None) -> int:
-        """Makes the node of a constant: the same for the same bytes. `rounding`: by default that of its type, with some operations."""
-        content = flat.view(np.uint8)
-        like = self._constants.setdefault((str(flat.dtype), content.size, content[:: max(content.size // SAMPLES, 1)].tobytes()), [])
-        for number in like:
-            other = self.arrays[number].view(np.uint8)
-            if other.ctypes.data == content.ctypes.data or np.array_equal(other, content):
-                return number
-        number = len(self.nodes)
-        like.append(number)
-        self.nodes.append(Node("constant", (number,), (), box(flat.shape), ()))
-        self.arrays[number] = flat
-        self.rounding[number] = _rounding(flat.dtype) if rounding is None else rounding
-        first = flat[0]
-        if flat.dtype.kind in "iub" and (flat == first).all():
-            self.uniform[number] = Number(first.item())
-        elif flat.dtype.kind == "f":
-            within = self.rounding[number] * 0.1 * np.abs(first)
-            if np.abs(flat[-1] - first) <= within and (np.abs(flat - first) <= within).all():
-                self.uniform[number] = Number(float(first))
-        return number
-
-    def float_node(self, number: int) -> bool:
-        """Tells whether a node is known to be of floats."""
-        node = self.nodes[number]
-        return (number in self.arrays and self.arrays[number].dtype.kind in "fV") or node.params[-1:] == (True,) or node.kind in FLOATS
-
-    def intern(self, new: Node) -> tuple[int, Map]:
-        """Finds the node that is equal to a new one, or adds it. Returns its number and the map of the new one's index to its index.
-
-        Nodes are equal whose keys are, and whose maps agree wherever both are known, but for constants, whose elements are compared to
-        rounding. One of another shape is equal if it is so under row-major order, or with its dimensions in another order.
-        """
-        parts = tuple(tuple(CONSTANT if i in self.arrays else i for i in ids) for ids in new.parts)
-        key = (new.kind, new.form or new.params, parts, new.inner)
-        for number in self._by_key.get(key, []):
-            if (at := self._equal(self.nodes[number], new)) is not None:
-                return number, at
-        self.nodes.append(new)
-        self._by_key.setdefault(key, []).append(len(self.nodes) - 1)
-        return len(self.nodes) - 1, identity(new.elements)
-
-    def _equal(self, old: Node, new: Node) -> Map | None:
-        if not all(map(close, old.numbers, new.numbers)):
-            return None
-        inner = new.inner or (0,) * len(new.maps)
-        if rank(old.elements) == rank(new.elements):
-            both = old.elements.intersect(new.elements)
-            if not both.is_empty() and all(
-                self._agree(i, a.intersect_domain(wide(both, n)), j, b.intersect_domain(wide(both, n)))
-                for i, a, j, b, n in zip(old.parts, old.maps, new.parts, new.maps, inner)
-            ):
-                exact = old.parts == new.parts
-                if not new.elements.is_subset(old.elements):
-                    if not exact:
-                        return None  # two constants would be one
-                    old.maps = tuple(a.union(b).coalesce() for a, b in zip(old.maps, new.maps))
-                    old.elements = old.elements.union(new.elements).coalesce()
-                return identity(new.elements)
-        ours, theirs = shape_of_box(new.elements), shape_of_box(old.elements)
-        if ours is None or theirs is None or math.prod(ours) != math.prod(theirs):
-            return None
-        for at in reorderings(ours, theirs):
-            back = at.reverse()
-            if all(
-                self._agree(i, a, j, inner_too(back, n).apply_range(b))
-                for i, a, j, b, n in zip(old.parts, old.maps, new.parts, new.maps, inner)
-            ):
-                return at
-        return None
-
-    def _agree(self, ids: tuple[int, ...], a: Map, others: tuple[int, ...], b: Map) -> bool:
-        """Tells whether two relations to elements of nodes are equal, constants by their elements."""
-        if ids == others and a.is_equal(b):
-            return True
-        places: list[int] = []
-        at = 0
-        for i in ids:
-            if i in self.arrays:
-                places.append(at)
-            at += rank(self.nodes[i].elements)
-        if not places:
-            return ids == others and a.is_equal(b)
-        (rest, mine), (other_rest, its) = told_apart(a, places), told_apart(b, places)
-        if not rest.is_equal(other_rest):
-            return False
-        constants = [(i, j) for i, j in zip(ids, others) if i in self.arrays]
-        return all(self.equal_constants(i, j, x.reverse().apply_range(y)) for (i, j), x, y in zip(constants, mine, its))
-
-    def equal_constants(self, a: int, b: int, relation: Map) -> bool:
-        """Tells whether constants are equal to rounding where a relation of their elements says so."""
-        if a == b and relation.is_subset(SAME):
-            return True
-        return self._compared.of((a, b), (relation,), lambda: self._elements_equal(a, b, relation))
-
-    def _elements_equal(self, a: int, b: int, relation: Map) -> bool:
-        if not relation.is_single_valued():
-            a, b, relation = b, a, relation.reverse()
-            if not relation.is_single_valued():
-                return False
-        x, y = self.arrays[a], self.arrays[b]
-        rounding = max(self.rounding[a], self.rounding[b])
-        if x.size > 8 * FEW:  # others of one shape are told apart by some elements
-            some = np.arange(0, x.size, x.size // FEW)
-            to = values(relation, [some])
-            with np.errstate(invalid="ignore"):
-                largest = max(abs(float(np.nanmax(x))), abs(float(np.nanmin(x))))
-            if not _near(x[some][to >= 0], y[to[to >= 0]], rounding, largest):
-                return False
-        if relation.is_subset(SAME) and x.size == y.size and relation.domain().is_equal(box(x.shape)):
-            return _near(x, y, rounding)
-        to = values(relation, [np.arange(x.size)])
-        return _near(x, y[to], rounding) if (to >= 0).all() else _near(x[to >= 0], y[to[to >= 0]], rounding)
-
     def same(self, a: Tree, b: Tree, elements: Set) -> bool:
         """Tells whether two trees are one on some elements."""
+        a, b = self.plain(a), self.plain(b)
         if form(a, self.arrays) != form(b, self.arrays) or not all(map(close, numbers(a), numbers(b))):
             return False
         return all(
-            self._agree((x.node,), x.at.intersect_domain(elements), (y.node,), y.at.intersect_domain(elements))
+            self.agree_parts((x.node,), x.at.intersect_domain(elements), (y.node,), y.at.intersect_domain(elements))
             for x, y in zip(leaves(a), leaves(b))
         )
 
@@ -245,8 +118,43 @@ class Terms:
         for p in pieces:
             elements = at.intersect_range(p.elements).domain()
             if not elements.is_empty():
-                found.append(Piece(elements.coalesce(), self.moved(p.tree, at)))
+                found.append(Piece(elements.coalesce(), self.part(self.moved(p.tree, at), elements)))
         return found
+
+    def part(self, tree: Tree, elements: Set) -> Tree:
+        """Gives a tree on some elements, in which a sum by itself stands for the same part of a sum of joined weights."""
+        match tree:
+            case Leaf(node, _):
+                return self._part(tree, elements) if len(self.by_key.get(self.keys.get(node, ()), ())) > 1 else tree
+            case Apply(function, args):
+                new = tuple(self.part(a, elements) for a in args)
+                return tree if all(a is b for a, b in zip(args, new)) else self.laws.applied(function, new, elements)
+            case Converted(to, bits, x):
+                return tree if (new := self.part(x, elements)) is x else Converted(to, bits, new)
+            case Number():
+                return tree
+
+    def _part(self, leaf: Leaf, elements: Set) -> Tree:
+        number, node = leaf.node, self.nodes[leaf.node]
+        seen = leaf.at.intersect_domain(elements).range()
+        if node.elements.is_subset(seen):
+            return leaf
+
+        def made() -> tuple[int, Map, float]:
+            to = moved_to_zero(seen)
+            maps = tuple(inner_too(to.reverse(), n).apply_range(m) for m, n in zip(node.maps, node.inner or (0,) * len(node.maps)))
+            new = Node(node.kind, node.params, node.parts, to.range(), maps, node.inner, node.form, node.numbers)
+            for by in (None, Multiple()) if node.kind == "add" and not node.params else (None,):
+                for other in self.by_key[self.keys[number]]:
+                    if other != number and (found := self.equal_node(self.nodes[other], new, by)) is not None:
+                        return other, to.apply_range(found), 1.0 if by is None else by.of
+            return number, identity(seen), 1.0
+
+        other, to, by = self._parts_of.of(number, (identity(seen),), made)
+        if other == number:
+            return leaf
+        part = Leaf(other, leaf.at.apply_range(to))
+        return part if by == 1 else Apply("mul", (part, Number(by)))
 
     def reshaped(self, pieces: Pieces, old: tuple[int, ...], new: tuple[int, ...]) -> Pieces:
         """Gives a tensor under another shape."""
@@ -257,7 +165,7 @@ class Terms:
         if a is b or not (a and b):
             return a is b or not (a or b)
         return domain(a).is_equal(domain(b)) and all(
-            both.is_empty() or self.same(self.plain(p.tree), self.plain(q.tree), both)
+            both.is_empty() or self.same(p.tree, q.tree, both)
             for p in a
             for q in b
             for both in [p.elements.intersect(q.elements)]
@@ -276,7 +184,7 @@ class Terms:
             case expr.Const(value):
                 return Number(float(value) if floats and not isinstance(value, bool) else value)
             case expr.Cast(x, to, bits):
-                return Converted(to, bits, self.formula(x, args, floats, elements))
+                return self.laws.converted(to, bits, self.formula(x, args, floats, elements))
             case expr.Call(function, operands):
                 return self.laws.applied(function, tuple(self.formula(x, args, floats, elements) for x in operands), elements)
             case _:
@@ -298,7 +206,7 @@ class Terms:
         """
         found: list[tuple[Map, int]] = []
         for p in pieces:
-            if zeros_vanish and p.tree == Number(0.0):
+            if zeros_vanish and self.plain(p.tree) == Number(0.0):
                 continue
             if isinstance(p.tree, Leaf):
                 found.append((p.tree.at.intersect_domain(p.elements), p.tree.node))
@@ -336,8 +244,8 @@ class Terms:
                 node = Node(op, params, tuple(ids), first.range(), (first.reverse().apply_range(by[ids[0]]).coalesce(),))
                 number, at = self.intern(node)
                 return [Piece(elements, Leaf(number, first.apply_range(at)))]
-        number, at = self.intern(Node(op, params, tuple(ids), elements, tuple(by[i].coalesce() for i in ids)))
-        return [Piece(elements, Leaf(number, at))]
+        number, at, multiple = self.multiple(Node(op, params, tuple(ids), elements, tuple(by[i].coalesce() for i in ids)))
+        return self.scaled([Piece(elements, Leaf(number, at))], multiple)
 
     def product(self, elements: Set, points: Map, a: Pieces, b: Pieces, to_a: Map, to_b: Map) -> Pieces:
         """Makes the sum over points of a[to_a] b[to_b]. `points`: index -> points. Where a factor is not known it is padding, 0."""
@@ -379,10 +287,10 @@ class Terms:
 
     def factored(self, pieces: Pieces) -> tuple[float, Pieces]:
         """Splits off the number by which all pieces are multiplied."""
-        factors = {_factor(p.tree) for p in pieces}
-        if len(factors) != 1 or factors == {1.0}:
+        factors = {factored(p.tree)[1] for p in pieces}
+        if len(factors) != 1 or not isinstance(by := factors.pop(), float):
             return 1.0, pieces
-        return factors.pop(), [Piece(p.elements, p.tree.args[0] if isinstance(p.tree, Apply) else p.tree) for p in pieces]
+        return by, [Piece(p.elements, factored(p.tree)[0]) for p in pieces]
 
     def scaled(self, pieces: Pieces, by: float) -> Pieces:
         """Multiplies by a number."""
@@ -405,43 +313,3 @@ class Terms:
                 inner.append(count)
         found, at = self.intern(Node(kind, (*params, *numbers), tuple(parts), elements, tuple(maps), tuple(inner)))
         return [Piece(elements, Leaf(found, at))]
-
-
-SAMPLES, FEW = 61, 512  # bytes, elements of a constant that are compared first
-IDEMPOTENT = ("max", "min", "and", "or")
-
-
-def _factor(tree: Tree) -> float:
-    if isinstance(tree, Apply) and tree.function == "mul" and isinstance(tree.args[1], Number) and type(tree.args[1].value) is float:
-        return tree.args[1].value
-    return 1.0
-
-
-def close(a: float, b: float) -> bool:
-    """Tells whether literals are equal to rounding."""
-    return math.isclose(a, b, rel_tol=1e-5) or (math.isnan(a) and math.isnan(b))
-
-
-def _near(x: Array, y: Array, rounding: float, largest: float | None = None) -> bool:
-    """Tells whether numbers are equal to rounding: of their own, and of the largest."""
-    if not x.size or (x.dtype == y.dtype and np.array_equal(x, y)):
-        return True
-    x, y = x.astype(np.float64), y.astype(np.float64)
-    size = np.abs(x)
-    with np.errstate(invalid="ignore"):
-        if largest is None or not math.isfinite(largest):
-            largest = float(size.max())
-            largest = largest if math.isfinite(largest) else float(size[np.isfinite(x)].max(initial=0.0))
-        near = np.abs(x - y) <= rounding * (size + 0.1 * largest)
-    return bool(near.all() or (near | (x == y) | (np.isnan(x) & np.isnan(y))).all())
-
-
-def _rounding(dtype: np.dtype[Any]) -> float:
-    """Returns the relative error that some operations on a type may have."""
-    if dtype.kind in "iub":
-        return 0.0
-    return 16 * float(cast("Any", finfo(dtype)).eps)
-
-
-SAME = read_map("{ [i] -> [i] }")
-FLOATS = ("average", "row", "random", "packed_matmul")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from populus.dialects.expr import FUNCTIONS
 from populus.dialects.poplar.affine import Map, Set
 
 if TYPE_CHECKING:
@@ -80,6 +81,16 @@ def skeleton(tree: Tree) -> Skeleton:
             return ("as", str(to), bits, skeleton(x))
         case Number(value):
             return ("number", type(value).__name__, repr(value))
+
+
+def float_name(element: str) -> bool:
+    """Tells whether the name of an element type is one of floats."""
+    return element.startswith(("f", "bf"))
+
+
+def float_result(function: str, operands: Sequence[bool]) -> bool:
+    """Tells whether a function's result is known to be a float. `operands`: whether each operand is."""
+    return FUNCTIONS[function].result != "bool" and any(operands[:2] if function == "select" else operands)
 
 
 def form(tree: Tree, constants: Container[int]) -> Skeleton:

@@ -1,0 +1,108 @@
+"""Constants: whether their elements are equal to rounding, which of them are one number."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+from ml_dtypes import finfo
+
+from populus.dialects.poplar.affine import Map, box, read_map, values
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array: TypeAlias = NDArray[Any]
+
+FEW = 512  # elements of a constant that are compared first
+SAME = read_map("{ [i] -> [i] }")
+
+
+def equal(x: Array, y: Array, relation: Map, rounding: float) -> bool:
+    """Tells whether flat constants are equal to rounding where a relation of their elements says so."""
+    if not relation.is_single_valued():
+        x, y, relation = y, x, relation.reverse()
+        if not relation.is_single_valued():
+            return False
+    if x.size > 8 * FEW:  # others of one shape are told apart by some elements
+        some = np.arange(0, x.size, x.size // FEW)
+        to = values(relation, [some])
+        with np.errstate(invalid="ignore"):
+            largest = max(abs(float(np.nanmax(x))), abs(float(np.nanmin(x))))
+        if not near(x[some][to >= 0], y[to[to >= 0]], rounding, largest):
+            return False
+    if relation.is_subset(SAME) and x.size == y.size and relation.domain().is_equal(box(x.shape)):
+        return near(x, y, rounding)
+    to = values(relation, [np.arange(x.size)])
+    return near(x, y[to], rounding) if (to >= 0).all() else near(x[to >= 0], y[to[to >= 0]], rounding)
+
+
+@dataclass
+class Multiple:
+    """The number by which a constant is another one: 0 until two elements have told it."""
+
+    of: float = 0.0
+
+    def anew(self) -> Multiple:
+        """Forgets the number, for another try."""
+        self.of = 0.0
+        return self
+
+
+def ratio(x: Array, y: Array, relation: Map) -> float:
+    """Returns the ratio of flat constants, y / x, where x is the largest of some; 0 if there is none."""
+    if not relation.is_single_valued() or not floating(x.dtype) or not floating(y.dtype):
+        return 0.0
+    some = np.arange(0, x.size, max(x.size // FEW, 1))
+    to = values(relation, [some])
+    numbers, others = x[some][to >= 0].astype(np.float64), y[to[to >= 0]].astype(np.float64)
+    if not numbers.size:
+        return 0.0
+    k = int(np.argmax(np.abs(numbers)))
+    found = float(others[k] / numbers[k]) if numbers[k] else 0.0
+    return found if math.isfinite(found) else 0.0
+
+
+def near(x: Array, y: Array, rounding: float, largest: float | None = None) -> bool:
+    """Tells whether numbers are equal to rounding: of their own, and of the largest."""
+    if not x.size or (x.dtype == y.dtype and np.array_equal(x, y)):
+        return True
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    size = np.abs(x)
+    with np.errstate(invalid="ignore"):
+        if largest is None or not math.isfinite(largest):
+            largest = float(size.max())
+            largest = largest if math.isfinite(largest) else float(size[np.isfinite(x)].max(initial=0.0))
+        near = np.abs(x - y) <= rounding * (size + 0.1 * largest)
+    return bool(near.all() or (near | (x == y) | (np.isnan(x) & np.isnan(y))).all())
+
+
+def uniform(flat: Array, rounding: float) -> float | int | bool | None:
+    """Returns the number that all elements of a constant are, floats to a part of their rounding; None if they differ."""
+    first, last = flat[0], flat[-1]
+    if flat.dtype.kind in "iub":
+        return first.item() if first == last and (flat == first).all() else None
+    if not floating(flat.dtype):
+        return None
+    value = float(first)
+    if not math.isfinite(value):
+        numbers = flat.astype(np.float64)
+        return value if (np.isnan(numbers) if math.isnan(value) else numbers == value).all() else None
+    within = rounding * 0.1 * abs(value) if flat.dtype.kind == "f" else 0.0
+    if not abs(float(last) - value) <= within:
+        return None
+    return value if (np.abs(flat.astype(np.float64, copy=False) - value) <= within).all() else None
+
+
+def rounding_of(dtype: np.dtype[Any]) -> float:
+    """Returns the relative error that some operations on a type may have."""
+    if not floating(dtype):
+        return 0.0
+    return 16 * float(cast("Any", finfo(dtype)).eps)
+
+
+def floating(dtype: np.dtype[Any]) -> bool:
+    """Tells whether elements of a type are floats: of NumPy, or narrow ones."""
+    return dtype.kind == "f" or (dtype.kind == "V" and dtype.name.startswith(("float", "bfloat")))

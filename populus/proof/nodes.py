@@ -1,0 +1,217 @@
+"""Nodes: the inputs, constants, sums and rows that terms are made of, each known once.
+
+Two programs agree on a tensor where they have the same node for it. So a new node is compared with those of its key, by relations of
+integer sets, and by the elements of constants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+
+from populus.dialects.poplar.affine import Map, Set, box, identity, shape_of_box, told_apart
+from populus.proof.constants import SAME, Multiple, equal, floating, ratio, rounding_of, uniform
+from populus.proof.memo import Memo
+from populus.proof.sets import inner_too, rank, reorderings, wide
+from populus.proof.trees import CONSTANT, Number, Skeleton, float_name, float_result
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array: TypeAlias = NDArray[Any]
+
+
+@dataclass
+class Node:
+    """A term that is not element-wise. `kind`, `params`, and the `parts` that it is made of: ids of nodes, one tuple for each map.
+
+    A map takes an index of the node, followed by `inner` coordinates that tell ordered elements apart, to the concatenated indices of
+    the nodes of its tuple. `elements`: the indices that are known. Of a formula, `form` is its tree without
+    constants, and `numbers` are its literals.
+    """
+
+    kind: str
+    params: tuple[object, ...]
+    parts: tuple[tuple[int, ...], ...]
+    elements: Set
+    maps: tuple[Map, ...]
+    inner: tuple[int, ...] = ()
+    form: Skeleton = ()
+    numbers: tuple[float, ...] = ()
+
+
+class Nodes:
+    """The nodes of one proof. `arrays`: the elements of constants, flat; `rounding`: the relative error that each may have.
+
+    `uniform`: of a constant whose elements are equal, that number, which formulas then have as a literal. `coarsest`: the largest relative
+    error of a float type that was met.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.arrays: dict[int, Array] = {}
+        self.rounding: dict[int, float] = {}
+        self.uniform: dict[int, Number] = {}
+        self.coarsest = 0.0
+        self._constants: dict[tuple[str, int, bytes], list[int]] = {}  # by type, size and some bytes
+        self.by_key: dict[Skeleton, list[int]] = {}
+        self.keys: dict[int, Skeleton] = {}
+        self._compared: Memo[bool] = Memo()
+        self._floats: dict[int, bool] = {}
+
+    def constant(self, flat: Array, rounding: float | None = None) -> int:
+        """Makes the node of a constant: the same for the same bytes. `rounding`: by default that of its type, with some operations."""
+        content = flat.view(np.uint8)
+        like = self._constants.setdefault((str(flat.dtype), content.size, content[:: max(content.size // SAMPLES, 1)].tobytes()), [])
+        for number in like:
+            other = self.arrays[number].view(np.uint8)
+            if other.ctypes.data == content.ctypes.data or np.array_equal(other, content):
+                return number
+        number = len(self.nodes)
+        like.append(number)
+        self.nodes.append(Node("constant", (number,), (), box(flat.shape), ()))
+        self.arrays[number] = flat
+        self.rounding[number] = rounding_of(flat.dtype) if rounding is None else rounding
+        self.coarsest = max(self.coarsest, self.rounding[number])
+        if (value := uniform(flat, self.rounding[number])) is not None:
+            self.uniform[number] = Number(value)
+        return number
+
+    def float_node(self, number: int) -> bool:
+        """Tells whether a node is known to be of floats."""
+        if number not in self._floats:
+            self._floats[number] = self._float_node(number)
+        return self._floats[number]
+
+    def _float_node(self, number: int) -> bool:
+        node = self.nodes[number]
+        if number in self.arrays:
+            return floating(self.arrays[number].dtype)
+        if node.kind in ("add", "mul", "max", "min"):
+            return any(all(map(self.float_node, ids)) for ids in node.parts)
+        if node.kind == "tree":
+            return self._float_form(cast("Skeleton", node.params[0]), iter(node.parts))
+        return node.params[-1:] == (True,) or node.kind in FLOATS
+
+    def _float_form(self, form: Skeleton, parts: Iterator[tuple[int, ...]]) -> bool:
+        """Tells whether a formula is known to be of floats. Consumes the parts of its leaves."""
+        match form:
+            case ("leaf", _):
+                return self.float_node(next(parts)[0])
+            case ("number", kind, _):
+                return kind == "float"
+            case ("as", to, _, x):
+                self._float_form(cast("Skeleton", x), parts)
+                return float_name(str(to))
+            case (function, *args):
+                own = [self._float_form(cast("Skeleton", x), parts) for x in args]
+                return float_result(str(function), own)
+            case _:
+                raise AssertionError(form)
+
+    def intern(self, new: Node) -> tuple[int, Map]:
+        """Finds the node that is equal to a new one, or adds it. Returns its number and the map of the new one's index to its index.
+
+        Nodes are equal whose keys are, and whose maps agree wherever both are known, but for constants, whose elements are compared to
+        rounding. One of another shape is equal if it is so under row-major order, or with its dimensions in another order.
+        """
+        key = self._key(new)
+        for number in self.by_key.get(key, []):
+            if (at := self.equal_node(self.nodes[number], new)) is not None:
+                return number, at
+        return self._added(key, new)
+
+    def _key(self, new: Node) -> Skeleton:
+        parts = tuple(tuple(CONSTANT if i in self.arrays else i for i in ids) for ids in new.parts)
+        return (new.kind, new.form or new.params, parts, new.inner)
+
+    def multiple(self, new: Node) -> tuple[int, Map, float]:
+        """Finds the sum that is equal to a new one, or of which the new one is a multiple, or adds it. Returns the multiple too."""
+        key = self._key(new)
+        constants = any(i in self.arrays for ids in new.parts for i in ids)
+        for by in (None, Multiple()) if new.kind == "add" and not new.params and constants else (None,):
+            for number in self.by_key.get(key, []):
+                if (at := self.equal_node(self.nodes[number], new, by)) is not None:
+                    return number, at, 1.0 if by is None else by.of
+        return *self._added(key, new), 1.0
+
+    def _added(self, key: Skeleton, new: Node) -> tuple[int, Map]:
+        self.nodes.append(new)
+        self.keys[len(self.nodes) - 1] = key
+        self.by_key.setdefault(key, []).append(len(self.nodes) - 1)
+        return len(self.nodes) - 1, identity(new.elements)
+
+    def equal_node(self, old: Node, new: Node, by: Multiple | None = None) -> Map | None:
+        """Gives the map of a node's index to that of an equal one; with `by`, of one of which it is a multiple."""
+        if not all(map(close, old.numbers, new.numbers)):
+            return None
+        inner, by = new.inner or (0,) * len(new.maps), by and by.anew()
+        if rank(old.elements) == rank(new.elements):
+            both = old.elements.intersect(new.elements)
+            if not both.is_empty() and all(
+                self.agree_parts(i, a.intersect_domain(wide(both, n)), j, b.intersect_domain(wide(both, n)), by)
+                for i, a, j, b, n in zip(old.parts, old.maps, new.parts, new.maps, inner)
+            ):
+                exact = old.parts == new.parts and by is None
+                if not new.elements.is_subset(old.elements):
+                    if not exact:
+                        return None  # two constants would be one
+                    old.maps = tuple(a.union(b).coalesce() for a, b in zip(old.maps, new.maps))
+                    old.elements = old.elements.union(new.elements).coalesce()
+                return identity(new.elements)
+        ours, theirs = shape_of_box(new.elements), shape_of_box(old.elements)
+        if ours is None or theirs is None or math.prod(ours) != math.prod(theirs):
+            return None
+        for at in reorderings(ours, theirs):
+            back, by = at.reverse(), by and by.anew()
+            if all(
+                self.agree_parts(i, a, j, inner_too(back, n).apply_range(b), by)
+                for i, a, j, b, n in zip(old.parts, old.maps, new.parts, new.maps, inner)
+            ):
+                return at
+        return None
+
+    def agree_parts(self, ids: tuple[int, ...], a: Map, others: tuple[int, ...], b: Map, by: Multiple | None = None) -> bool:
+        """Tells whether two relations to elements of nodes are equal, constants by their elements. `by`: the multiple of a constant."""
+        if by is None and ids == others and a.is_equal(b):
+            return True
+        places: list[int] = []
+        at = 0
+        for i in ids:
+            if i in self.arrays:
+                places.append(at)
+            at += rank(self.nodes[i].elements)
+        if not places:
+            return ids == others and a.is_equal(b)
+        (rest, mine), (other_rest, its) = told_apart(a, places), told_apart(b, places)
+        if not rest.is_equal(other_rest):
+            return False
+        constants = [(i, j) for i, j in zip(ids, others) if i in self.arrays]
+        if by is not None and len(constants) != 1:
+            return False
+        return all(self.equal_constants(i, j, x.reverse().apply_range(y), by) for (i, j), x, y in zip(constants, mine, its))
+
+    def equal_constants(self, a: int, b: int, relation: Map, by: Multiple | None = None) -> bool:
+        """Tells whether constants are equal to rounding where a relation of their elements says so; with `by`, multiples."""
+        if by is None and a == b and relation.is_subset(SAME):
+            return True
+        rounding, x, y = max(self.rounding[a], self.rounding[b]), self.arrays[a], self.arrays[b]
+        if by is None:
+            return self._compared.of((a, b), (relation,), lambda: equal(x, y, relation, rounding))
+        if by.of == 0:
+            by.of = ratio(x, y, relation)
+        return by.of != 0 and equal(x * np.float64(by.of), y, relation, rounding)
+
+
+def close(a: float, b: float) -> bool:
+    """Tells whether literals are equal to rounding."""
+    return math.isclose(a, b, rel_tol=1e-5) or (math.isnan(a) and math.isnan(b))
+
+
+SAMPLES = 61  # bytes of a constant that are compared first
+FLOATS = ("average", "row", "random", "packed_matmul")
+IDEMPOTENT = ("max", "min", "and", "or")

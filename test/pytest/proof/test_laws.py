@@ -1,0 +1,135 @@
+"""Laws: a tree in its one form has the numbers of the formula, and constants are equal, or multiples, only where they are."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from populus.dialects import expr
+from populus.dialects.poplar.affine import box, read_map
+from populus.proof.equivalence import Values, compare
+from populus.proof.report import PROVED, REFUTED, UNDECIDED
+from populus.proof.terms import Terms
+from populus.proof.trees import Leaf
+from populus.runtime.expr import evaluate
+
+UNARY = ("neg", "square", "inv", "sqrt", "rsqrt", "log1p", "expm1", "exp", "abs", "tanh")
+BINARY = ("add", "add", "sub", "mul", "mul", "divide", "max", "min")
+
+
+def drawn(rng: random.Random, depth: int) -> expr.Expr:
+    if depth == 0 or rng.random() < 0.1:
+        return expr.Arg(rng.randint(1, 3)) if rng.random() < 0.7 else expr.lift(rng.choice([0.5, -2.0, 3.0, 1.0, 0.0, 1.25]))
+    kind = rng.random()
+    if kind < 0.25:
+        return expr.call(rng.choice(UNARY), drawn(rng, depth - 1))
+    if kind < 0.35:
+        return expr.call("pow", drawn(rng, depth - 1), rng.choice([-2.0, -0.5, 0.5, 0.75, 1.0, 2.0, 3.0, 0.25]))
+    return expr.call(rng.choice(BINARY), drawn(rng, depth - 1), drawn(rng, depth - 1))
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_formula_in_its_one_form_has_the_same_number(seed):
+    rng, t = random.Random(seed), Terms()
+    e = drawn(rng, rng.randint(2, 5))
+    inputs = [t.input(name, (), True) for name in "abc"]
+    [piece] = t.elementwise(e, box(()), inputs, True)
+    values = Values(t)
+    for turn in range(3):
+        values.begin(turn)
+        numbers = [np.float64(values.tree(x.tree, ())) for [x] in inputs]
+        want, have = float(evaluate(e, [np.asarray(n) for n in numbers])[()]), float(values.tree(piece.tree, ()))
+        if math.isfinite(want) and abs(want) < 1e9:
+            assert math.isclose(want, have, rel_tol=1e-5, abs_tol=1e-5), (e, numbers, piece.tree)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_formula_of_integers_in_its_one_form_has_the_same_number(seed):
+    rng, t = random.Random(seed), Terms()
+
+    def integers(depth: int) -> expr.Expr:
+        if depth == 0:
+            return expr.Arg(rng.randint(1, 2)) if rng.random() < 0.6 else expr.lift(rng.randint(-3, 3))
+        return expr.call(rng.choice(["add", "sub", "mul", "max"]), integers(depth - 1), integers(depth - 1))
+
+    e = integers(3)
+    inputs = [t.input(name, (), False) for name in "ab"]
+    [piece] = t.elementwise(e, box(()), inputs, False)
+    values = Values(t)
+    for turn in range(3):
+        values.begin(turn)
+        numbers = [np.int64(values.tree(x.tree, ())) for [x] in inputs]
+        assert int(evaluate(e, [np.asarray(n) for n in numbers])[()]) == int(values.tree(piece.tree, ())), (e, piece.tree)
+
+
+# -- sums of constants --------------------------------------------------------------------------------------------------
+
+
+def stored(t: Terms, array: np.ndarray):
+    return t._stored(array, array.shape)  # pyright: ignore[reportPrivateUsage]
+
+
+def product(t: Terms, weights: np.ndarray, name: str = "x"):
+    """x [4] times weights [4, n]."""
+    n = weights.shape[1]
+    points = read_map(f"{{ [j] -> [i, j] : 0 <= i < 4 and 0 <= j < {n} }}")
+    x, w = t.input(name, (4,), True), stored(t, weights)
+    to_x, to_w = (read_map(f"{{ [i, j] -> {image} : 0 <= i < 4 and 0 <= j < {n} }}") for image in ("[i]", "[i, j]"))
+    return t.product(box((n,)), points, x, w, to_x, to_w)
+
+
+def weights(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def test_a_product_of_multiplied_weights_is_a_multiple():
+    t, w = Terms(), weights(4, 3)
+    plain, other = product(t, w), product(t, w * np.float32(0.125))
+    scaled = t.elementwise(expr.Arg(1) * 0.125, box((3,)), [plain], True)
+    assert compare(t, {"y": (scaled, (3,))}, {"y": (other, (3,))}).verdict == PROVED
+    assert compare(t, {"y": (plain, (3,))}, {"y": (other, (3,))}).verdict == REFUTED
+
+
+def test_weights_of_which_one_element_is_no_multiple_make_another_sum():
+    t, w = Terms(), weights(4, 3)
+    wrong = w * np.float32(0.125)
+    wrong[2, 1] *= np.float32(1.01)
+    plain, other = product(t, w), product(t, wrong)
+    scaled = t.elementwise(expr.Arg(1) * 0.125, box((3,)), [plain], True)
+    assert compare(t, {"y": (scaled, (3,))}, {"y": (other, (3,))}).verdict != PROVED
+
+
+@pytest.mark.parametrize("begin", [0, 1, 2, 3, 4])
+def test_a_part_of_joined_products_is_the_product_whose_weights_it_has(begin):
+    t, a, b = Terms(), weights(4, 3), weights(4, 5, seed=1)
+    first, second = product(t, a), product(t, b)
+    joined = product(t, np.concatenate([a, b * np.float32(2)], axis=1))
+    left, right = (
+        t.seen(joined, read_map(f"{{ [j] -> [j + {at}] : 0 <= j < {n} }}")) for at, n in ((min(begin, 3), 3), (3, 5))
+    )
+    doubled = t.elementwise(expr.Arg(1) * 2.0, box((5,)), [second], True)
+    assert compare(t, {"y": (doubled, (5,))}, {"y": (right, (5,))}).verdict == PROVED
+    verdict = compare(t, {"y": (first, (3,))}, {"y": (left, (3,))}).verdict
+    assert verdict == (PROVED if begin == 0 else REFUTED)
+
+
+def test_constants_that_are_nearly_one_number_are_it_and_infinities_are_only_themselves():
+    t = Terms()
+    ones, infinite, mixed, wide = (
+        stored(t, np.array(x, np.float32)) for x in ([2, 2, 2], [-np.inf] * 3, [-np.inf, np.inf, -np.inf], [2, 2.001, 2])
+    )
+    found = [t.plain(x[0].tree) for x in (ones, infinite, mixed, wide)]
+    assert [getattr(x, "value", None) for x in found] == [2.0, -math.inf, None, None]
+    assert isinstance(found[2], Leaf)
+
+
+def test_narrow_floats_are_not_refuted_by_their_rounding():
+    for dtype, verdict in ((np.float32, REFUTED), (np.float16, UNDECIDED)):
+        t = Terms()
+        stored(t, np.ones(4, dtype))
+        x = t.input("x", (4,), True)
+        other = t.elementwise(expr.Arg(1) * 1.001, box((4,)), [x], True)
+        assert compare(t, {"y": (x, (4,))}, {"y": (other, (4,))}).verdict == verdict
