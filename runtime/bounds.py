@@ -4,6 +4,7 @@
     vector    other operations / one for each element of a vector in a cycle
     load      bytes that vertices read / two data paths in a cycle
     exchange  bytes that tiles receive / the rate of all tiles
+    outside   bytes to and from memory outside / its rate, if any go there
     sync      barriers
     imbalance what the fullest tile computes beyond the mean
 
@@ -33,13 +34,14 @@ class Work:
     """Cycles of all tiles together at the rate of one unit each.
 
     `at_peak`: by element type, those of all operations at the matrix units' fastest rate for it. `exchange`: of what
-    tiles receive.
+    tiles receive. `outside`: of what memory outside gives and takes.
     """
 
     matrix: float = 0.0
     vector: float = 0.0
     load: float = 0.0
     exchange: float = 0.0
+    outside: float = 0.0
     at_peak: tuple[tuple[str, float], ...] = ()
 
 
@@ -57,6 +59,8 @@ class Step(Protocol):
     def exchange(self) -> int: ...
     @property
     def sync(self) -> int: ...
+    @property
+    def hidden(self) -> int: ...
     @property
     def imbalance(self) -> int: ...
     @property
@@ -86,7 +90,7 @@ def together(works: Iterable[Work], exchange: float = 0.0) -> Work:
         matrix, vector, load = matrix + work.matrix, vector + work.vector, load + work.load
         for element, cycles in work.at_peak:
             at_peak[element] = at_peak.get(element, 0.0) + cycles
-    return Work(matrix, vector, load, exchange, tuple(sorted(at_peak.items())))
+    return Work(matrix, vector, load, exchange, 0.0, tuple(sorted(at_peak.items())))
 
 
 def bound_of(step: Step) -> tuple[str, float]:
@@ -95,7 +99,7 @@ def bound_of(step: Step) -> tuple[str, float]:
     unit = max(UNITS, key=lambda name: getattr(step.work, name))
     parts: dict[str, tuple[float, float]] = {
         unit: (mean, getattr(step.work, unit)),
-        "exchange": (step.exchange, step.work.exchange),
+        "exchange": (step.exchange - step.hidden, step.work.exchange),
         "sync": (step.sync, step.sync),
         "imbalance": (step.imbalance, mean),
     }
@@ -105,10 +109,10 @@ def bound_of(step: Step) -> tuple[str, float]:
 
 def totals(steps: Sequence[Step], cycles: int) -> dict[str, int | float]:
     """Computes, for the whole program, the cycles at each bound, and the utilisation in all and by type."""
-    found: dict[str, float] = dict.fromkeys(BOUNDS, 0.0)
+    found: dict[str, float] = dict.fromkeys((*BOUNDS, "outside"), 0.0)
     at_peak: dict[str, float] = {}
     for step in steps:
-        for name in (*UNITS, "exchange"):
+        for name in (*UNITS, "exchange", "outside"):
             found[name] += getattr(step.work, name) * step.count
         found["sync"] += step.sync * step.count
         found["imbalance"] += step.imbalance * step.count
@@ -116,4 +120,6 @@ def totals(steps: Sequence[Step], cycles: int) -> dict[str, int | float]:
             at_peak[element] = at_peak.get(element, 0.0) + own * step.count
     used = {element: own / cycles if cycles else 0.0 for element, own in sorted(at_peak.items())}
     bounds = {f"at_{name}_bound_cycles" if name != "imbalance" else "imbalance_cycles": round(found[name]) for name in BOUNDS}
+    if found["outside"]:
+        bounds["at_outside_bound_cycles"] = round(found["outside"])
     return {"utilisation": sum(used.values()), **{f"{element}_utilisation": own for element, own in used.items()}, **bounds}

@@ -132,7 +132,8 @@ class Profile:
         """Renders a bar of the cycles by phase, and the totals: for notebooks."""
         cycles, parts, x = max(int(self.summary["cycles"]), 1), list[str](), 0.0
         for name, colour in (("compute", "#2a8f6d"), ("exchange", "#e29a2d"), ("sync", "#98a0b3")):
-            width = 400 * int(self.summary[f"{name}_cycles"]) / cycles
+            hidden = int(self.summary.get("hidden_cycles", 0)) if name == "exchange" else 0
+            width = 400 * (int(self.summary[f"{name}_cycles"]) - hidden) / cycles
             title = f"<title>{name} {width / 400:.1%}</title>"
             parts.append(f'<rect x="{x:.1f}" width="{width:.1f}" height="14" fill="{colour}">{title}</rect>')
             x += width
@@ -381,9 +382,7 @@ class ProfileWalk:
         return self.family.transfer(int(max(received.max(), sent.max())), self.target, several)
 
     def copy(self, op: CopyOp, count: int) -> ProfiledStep:
-        """Costs a copy: one exchange, and a local copy of the elements that stay on their tile, for which all tiles
-        wait.
-        """
+        """Costs a copy: one exchange, and a local copy of the elements that stay on their tile, for which all tiles wait."""
         return self.copies(storage_of(op.dst).label.data, op, "copy", count, [(op.src, op.dst)])
 
     def arguments(self, op: CallOp, count: int) -> tuple[list[ProfiledStep], list[ProfiledStep]]:
@@ -400,7 +399,7 @@ class ProfileWalk:
     def copies(self, label: str, op: Operation, kind: str, count: int, pairs: Sequence[tuple[SSAValue, SSAValue]]) -> ProfiledStep:
         """Costs copies that share one exchange."""
         tiles = self.target.tiles
-        received, sent = np.zeros(tiles, np.int64), np.zeros(tiles, np.int64)
+        received, sent = np.zeros((2, tiles), np.int64)
         local = bytes = bounds = outside = 0
         for src, dst in pairs:
             source, to, view = storage_of(src), storage_of(dst), view_of(dst)
@@ -427,6 +426,7 @@ class ProfileWalk:
             exchange=exchange,
             sync=self.family.launch(bool(exchange), self.target) if pairs else 0,
             bytes=bytes,
+            work=Work(outside=outside / self.target.outside_bytes) if outside else NOTHING,
             host_bytes=outside,
             bounds=bounds,
         )

@@ -26,7 +26,7 @@ function bar(parts, most) {
   return el("span", { class: "bar", role: "img", "aria-label": parts.map(([n, v]) => `${n} ${count(v)}`).join(", ") },
     ...parts.map(([name, value]) => el("i", { style: `width:${100 * value / Math.max(most, 1)}%;background:var(--${name})` })));
 }
-const phases = entry => PHASES.map(name => [name, entry[name] * (entry.count ?? 1)]);
+const phases = entry => PHASES.map(name => [name, (entry[name] - (name === "exchange" ? entry.hidden ?? 0 : 0)) * (entry.count ?? 1)]);
 
 // A table that sorts by its heads. columns: [title, value(row), shown(row) or null, numeric]
 function table(columns, rows, { sort = null, limit = 500 } = {}) {
@@ -142,12 +142,12 @@ function meetings() {
   if (!found.length) return [];
   return [el("h2", {}, "Where replicas meet"), table([["collective", s => s.label], ["op of the model", s => s.place], ["cycles", s => s.cycles, s => count(s.cycles), true], ["can overlap", s => s.cycles - s.waits, s => count(s.cycles - s.waits), true], ["waits", s => s.waits, s => count(s.waits), true]], found)];
 }
-const BOUNDS = ["matrix", "vector", "load", "exchange", "sync", "imbalance"];
+const BOUNDS = ["matrix", "vector", "load", "exchange", "outside", "sync", "imbalance"];
 function boundsTable(s) {
-  const rows = BOUNDS.map(name => { const own = DATA.steps.filter(x => x.bound === name); return { name, steps: own.length, cycles: own.reduce((sum, x) => sum + x.cycles * x.count, 0), alone: name === "imbalance" ? s.cycles - s.imbalance_cycles : s[`at_${name}_bound_cycles`] }; });
+  const rows = BOUNDS.filter(name => name !== "outside" || s.at_outside_bound_cycles).map(name => { const own = DATA.steps.filter(x => x.bound === name); return { name, steps: own.length, cycles: own.reduce((sum, x) => sum + x.cycles * x.count, 0), alone: name === "imbalance" ? s.cycles - s.imbalance_cycles : s[`at_${name}_bound_cycles`] }; });
   if (s.imbalance_cycles === undefined) return [];
   return [el("h2", {}, "What bounds the steps"), table([["bound by", r => r.name], ["steps", r => r.steps, null, true], ["their cycles", r => r.cycles, r => count(r.cycles), true], ["the program if that alone mattered", r => r.alone, r => `${count(r.alone)} cycles`, true]], rows),
-    el("p", { class: "note" }, "Matrix: products at the matrix units' rate. Vector: other operations at the vector units' rate. Load: what vertices read. Imbalance: what the fullest tile computes beyond the mean; its last column is the program with all tiles alike.")];
+    el("p", { class: "note" }, "Matrix: products at the matrix units' rate. Vector: other operations at the vector units' rate. Load: what vertices read. Outside: bytes to and from DRAM at the rate of all tiles. Imbalance: what the fullest tile computes beyond the mean; its last column is the program with all tiles alike.")];
 }
 function opsTable(rows) {
   const most = Math.max(...DATA.ops.map(o => o.cycles), 1), all = Math.max(DATA.summary.cycles, 1);
@@ -247,6 +247,7 @@ function fitting(context, text, width) {
   while (length > 5 && context.measureText(`${text.slice(0, length)}…`).width > width) length -= 1;
   return length > 5 ? `${text.slice(0, length)}…` : "";
 }
+const hiding = s => s.hidden ? `; ${count(s.hidden)} of the exchange under the computing` : "";
 function timelineView() {
   const steps = DATA.steps, starts = [0];
   for (const s of steps) starts.push(starts[starts.length - 1] + s.cycles * s.count);
@@ -263,7 +264,7 @@ function timelineView() {
       let x = LEFT + (starts[i] - from) * scale;
       const end = LEFT + (starts[i + 1] - from) * scale;
       if (end < LEFT || x > width) return;
-      for (const name of ["sync", "exchange", "compute"]) { const w = s[name] * s.count * scale; if (w > 0) { context.fillStyle = colour(name); context.globalAlpha = i === chosen ? 1 : .75; context.fillRect(x, rows[name], Math.max(w - .3, .5), 34); } x += w; }
+      for (const name of ["sync", "exchange", "compute"]) { const w = s[name] * s.count * scale; if (name === "compute") x -= (s.hidden ?? 0) * s.count * scale; if (w > 0) { context.fillStyle = colour(name); context.globalAlpha = i === chosen ? 1 : .75; context.fillRect(x, rows[name], Math.max(w - .3, .5), 34); } x += w; }
       context.globalAlpha = 1;
       if (i === chosen) { context.strokeStyle = colour("accent"); context.lineWidth = 2; context.strokeRect(LEFT + (starts[i] - from) * scale, 4, Math.max(end - (LEFT + (starts[i] - from) * scale), 2), 142); }
     });
@@ -293,12 +294,12 @@ function timelineView() {
     if (!s) return;
     if (starts[chosen] < from || starts[chosen + 1] > to) { const span = to - from; from = Math.max(0, Math.min(total - span, starts[chosen] - span / 4)); to = from + span; }
     detail.replaceChildren(el("h2", {}, `Step ${chosen}: ${s.label}`), table([["", r => r[0]], ["", r => r[1]]], [
-      ["op of the model", s.place], ...(s.call ? [["function", `@${s.call}`]] : []), ["what", s.codelets.join(", ") || s.kind], ["runs", count(s.count) + (s.guessed ? ", guessed" : "")], ["vertices", count(s.vertices)], ["cycles of one run", `${count(s.cycles)}: compute ${count(s.compute)}, exchange ${count(s.exchange)}, sync ${count(s.sync)}`],
+      ["op of the model", s.place], ...(s.call ? [["function", `@${s.call}`]] : []), ["what", s.codelets.join(", ") || s.kind], ["runs", count(s.count) + (s.guessed ? ", guessed" : "")], ["vertices", count(s.vertices)], ["cycles of one run", `${count(s.cycles)}: compute ${count(s.compute)}, exchange ${count(s.exchange)}, sync ${count(s.sync)}${hiding(s)}`],
       ...(s.bound ? [["bound by", `${s.bound}, which alone would take ${count(s.bound_cycles)} cycles: ${percent(s.bound_cycles / Math.max(s.cycles, 1))} of the step`]] : []), ["received from other tiles", bytes(s.bytes)], ["operations", count(s.flops)], ["fullest tile", s.tile_bytes === null ? "" : bytes(s.tile_bytes)]]));
     canvas.redraw();
   };
   const canvas = chart("steps over time; arrows choose a step, plus and minus zoom", 190, draw, {
-    tip: (x, y, width) => { const s = steps[at(x, width)]; return s ? `${s.label}\n${s.codelets.join(", ") || s.kind}${s.count > 1 ? `, ${count(s.count)} times${s.guessed ? " (guessed)" : ""}` : ""}\n${count(s.cycles)} cycles: compute ${count(s.compute)}, exchange ${count(s.exchange)}, sync ${count(s.sync)}` : null; },
+    tip: (x, y, width) => { const s = steps[at(x, width)]; return s ? `${s.label}\n${s.codelets.join(", ") || s.kind}${s.count > 1 ? `, ${count(s.count)} times${s.guessed ? " (guessed)" : ""}` : ""}\n${count(s.cycles)} cycles: compute ${count(s.compute)}, exchange ${count(s.exchange)}, sync ${count(s.sync)}${hiding(s)}` : null; },
     click: (x, y, width) => show(at(x, width)),
     keys: key => { const middle = (starts[chosen] + starts[chosen + 1]) / 2; if (key === "ArrowRight") show(chosen + 1); else if (key === "ArrowLeft") show(chosen - 1); else if (key === "+" || key === "=") zoom(.6, middle); else if (key === "-") zoom(1 / .6, middle); else if (key === "0") { from = 0; to = total; } else return false; return true; },
   });
@@ -309,8 +310,8 @@ function timelineView() {
   canvas.addEventListener("wheel", e => { e.preventDefault(); zoom(e.deltaY < 0 ? .8 : 1.25, from + (e.offsetX - LEFT) / (canvas.clientWidth - LEFT) * (to - from)); canvas.redraw(); }, { passive: false });
   const button = (text, label, action) => el("button", { class: "link", "aria-label": label, onclick: () => { action(); canvas.redraw(); } }, text);
   show(steps.reduce((best, s, i) => s.cycles * s.count > steps[best].cycles * steps[best].count ? i : best, 0));
-  return [legend(PHASES), canvas, el("div", { class: "row" }, button("zoom in", "zoom in", () => zoom(.5, (from + to) / 2)), button("zoom out", "zoom out", () => zoom(2, (from + to) / 2)), button("all", "show all", () => { from = 0; to = total; }), position, csvButton("steps", DATA.steps, ["label", "place", "kind", "count", "call", "cycles", "compute", "exchange", "sync", "bytes", "host_bytes", "flops", "vertices", "tile_bytes"]), traceButton()),
-    el("p", { class: "note" }, "A step syncs, exchanges, computes. The wheel, + and - zoom, 0 shows all; drag to move; arrows walk from step to step."), detail];
+  return [legend(PHASES), canvas, el("div", { class: "row" }, button("zoom in", "zoom in", () => zoom(.5, (from + to) / 2)), button("zoom out", "zoom out", () => zoom(2, (from + to) / 2)), button("all", "show all", () => { from = 0; to = total; }), position, csvButton("steps", DATA.steps, ["label", "place", "kind", "count", "call", "cycles", "compute", "exchange", "sync", "hidden", "bytes", "host_bytes", "flops", "vertices", "tile_bytes"]), traceButton()),
+    el("p", { class: "note" }, "A step syncs, exchanges, computes. Where both tracks overlap, data moves under the computing. The wheel, + and - zoom, 0 shows all; drag to move; arrows walk from step to step."), detail];
 }
 const partBounds = (n, parts, grain) => { const grains = Math.ceil(n / grain), q = Math.floor(grains / parts), r = grains % parts; return j => Math.min((j * q + Math.min(j, r)) * grain, n); };
 function owned(layout, tile, tiles) { // [begin, end] of each dimension on a tile, or null

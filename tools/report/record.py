@@ -177,6 +177,8 @@ def _ops(steps: Sequence[ProfiledStep]) -> list[Op]:
         entry["steps"].append(number)
         for name in SUMS:
             entry[name] += getattr(step, name) * step.count
+        if step.hidden:
+            entry["hidden"] = entry.get("hidden", 0) + step.hidden * step.count
     return cast("list[Op]", sorted(ops.values(), key=lambda entry: -entry["cycles"]))
 
 
@@ -192,6 +194,8 @@ def _steps(steps: Sequence[ProfiledStep], live: Sequence[Operation], curve: Sequ
     for step in steps:
         entry: dict[str, Any] = {name: getattr(step, name) for name in ("label", "place", "kind", "count", "call", *SUMS)}
         entry["codelets"] = list(step.codelets)
+        if step.hidden:
+            entry["hidden"] = step.hidden
         if step.kind == "execute":
             entry["bound"], least = bound_of(step)
             entry["bound_cycles"] = round(least)

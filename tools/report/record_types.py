@@ -31,6 +31,7 @@ class Costs(TypedDict):
     host_bytes: Annotated[int, "to and from the host, and memory outside the tiles"]
     flops: int
     vertices: int
+    hidden: NotRequired[Annotated[int, "of exchange: cycles under the computing, which the cycles leave out"]]
 
 
 class Op(Costs):

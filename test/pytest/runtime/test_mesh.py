@@ -14,13 +14,17 @@ from xdsl.dialects.builtin import bf16, f32
 import populus
 from benchmarks.models import transformer
 from populus.dialects.expr import Arg, Call
+from populus.dialects.poplar import GraphOp
 from populus.dialects.poplar.machine import FORMATS, Mesh, machine
 from populus.dialects.poplar.target import PRESETS, Spec
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.table import context
 from populus.lowering.driver import extensions
+from populus.lowering.driver.files import parse_text
 from populus.runtime.cycles import FAMILIES, contraction, map_cycles
 from populus.runtime.cycles.family import Family
 from populus.runtime.cycles.mesh.steps import hidden, transfer
+from populus.runtime.profile import profile
 
 N150, P150 = PRESETS["n150"], PRESETS["p150"]
 EDGE: dict[str, Any] = {
@@ -208,3 +212,35 @@ def test_every_field_of_a_mesh_is_on_the_page_of_ones_own():
     page = (Path(__file__).parents[3] / "docs/machine-of-your-own.md").read_text()
     assert [name for name in (*inspect.signature(Mesh).parameters, "formats") if f"`{name}`" not in page] == []
     assert set(dict(N150.mesh.phases)) <= set(FORMATS) if N150.mesh else False
+
+
+STREAM = """poplar.graph @main target <TARGET> {
+  %o = poplar.var "o" outside : !poplar.tensor<1048576xf32>
+  %a = poplar.var "a" on [1048576 in 64] order [0] : !poplar.tensor<1048576xf32>
+  poplar.copy %o to %a : !poplar.tensor<1048576xf32>
+}
+"""
+
+
+def test_bytes_from_dram_take_the_rate_of_all_cores_and_are_a_bound():
+    for name, rate, late in (("n150", 167.0, 475), ("n150, dram_read_bytes=83", 83.0, 475)):
+        module = parse_text(context(), STREAM.replace("TARGET", name), "test.mlir")
+        graph = module.body.block.first_op
+        assert isinstance(graph, GraphOp)
+        found = profile(graph)
+        (step,) = found.steps
+        assert step.exchange == np.ceil(late + 4 * 2**20 / rate)
+        assert found.summary["at_outside_bound_cycles"] == round(4 * 2**20 / int(rate))
+        assert step.host_bytes == 4 * 2**20
+
+
+def test_a_product_that_hides_its_exchange_says_so_in_the_profile_and_its_file(tmp_path: Path):
+    with populus.Builder() as b:
+        b.output("y", b.op("matmul", b.input("x", (1024, 2048)), b.input("w", (2048, 1024)))[0])
+    found = populus.compile(b.module(), target="n150").profile()
+    step = max(found.steps, key=lambda s: s.hidden)
+    assert 0 < step.hidden < min(step.compute, step.exchange)
+    assert step.cycles == step.compute + step.exchange + step.sync - step.hidden
+    assert found.summary["hidden_cycles"] == sum(s.hidden * s.count for s in found.steps)
+    alone = populus.compile(b.module(), target="n150, buffers=1").profile().summary
+    assert alone["hidden_cycles"] == 0 and alone["cycles"] > found.summary["cycles"]
