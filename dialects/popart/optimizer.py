@@ -23,10 +23,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr
 from populus.dialects.base.tensor_op import HIGH_VALUE
-from populus.dialects.expr import Arg, Expr, cast, equal, maximum, select
+from populus.dialects.expr import Arg, Expr, cast, equal, maximum, minimum, select
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import PopartOp
-from populus.dialects.support.constraints import flag
+from populus.dialects.support.constraints import choice, flag
 from populus.dialects.support.element_types import is_float, shape_of, tensor
 
 
@@ -63,6 +63,7 @@ class OptimizerOp(PopartOp):
         rest: SSAValue
         slowing: SSAValue
         moved: SSAValue
+        limit: SSAValue
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Declares the operands and results. Each class declares all of them: xDSL puts those of a base class last."""
@@ -111,6 +112,11 @@ def decayed(b: Builder, g: SSAValue, w: SSAValue, decay: SSAValue) -> SSAValue:
     return mapped(b, lambda g, w, d: g + d * w, g, w, decay)
 
 
+def shrunk(b: Builder, w: SSAValue, rate: SSAValue, decay: SSAValue) -> SSAValue:
+    """Computes `w (1 - rate decay)`: a decay of the weight itself, which passes the gradient by."""
+    return mapped(b, lambda w, r, d: w * (1 - r * d), w, rate, decay)
+
+
 def averaged(b: Builder, a: SSAValue, x: SSAValue, rest: SSAValue) -> SSAValue:
     """Computes the running average `beta a + (1 - beta) x`."""
     return mapped(b, lambda a, x, c: a + c * (x - a), a, x, rest)
@@ -119,6 +125,17 @@ def averaged(b: Builder, a: SSAValue, x: SSAValue, rest: SSAValue) -> SSAValue:
 def averaged_square(b: Builder, a: SSAValue, x: SSAValue, rest: SSAValue) -> SSAValue:
     """Computes the running average of squares, `beta a + (1 - beta) x^2`."""
     return mapped(b, lambda a, x, c: a + c * (x * x - a), a, x, rest)
+
+
+def summed_square(b: Builder, s: SSAValue, x: SSAValue) -> SSAValue:
+    """Computes the sum of squares `s + x^2`."""
+    return mapped(b, lambda s, x: s + x * x, s, x)
+
+
+def adadelta(b: Builder, u: SSAValue, v: SSAValue, d: SSAValue, epsilon: SSAValue, rest: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """Computes `x = sqrt(u + epsilon) / sqrt(v + epsilon) d`, and the new running average u of x^2."""
+    x = mapped(b, lambda u, v, d, e: expr.sqrt(u + e) / expr.sqrt(v + e) * d, u, v, d, epsilon)
+    return x, averaged_square(b, u, x, rest)
 
 
 def counted(b: Builder, step: SSAValue) -> SSAValue:
@@ -131,6 +148,11 @@ def correction(t: Expr, rest: Expr) -> Expr:
     return -expr.expm1(t * expr.log1p(-rest))
 
 
+def trust(p: Expr, q: Expr, limit: Expr | float) -> Expr:
+    """Computes `min(sqrt(p), limit) / sqrt(q)`, the ratio of two norms from their squares; 1 where one is 0. Source: You et al., 2020."""
+    return select(minimum(expr.sqrt(p), limit) / expr.sqrt(q), 1.0, (p > 0) & (q > 0))
+
+
 @irdl_op_definition
 class SgdOp(OptimizerOp):
     """`w -= rate (g + decay w)`. Source: PyTorch SGD."""
@@ -140,6 +162,13 @@ class SgdOp(OptimizerOp):
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         return [mapped(b, lambda w, g, r, d: w - r * (g + d * w), w, g, self.rate, self.decay)]
+
+
+def stepped(b: Builder, w: SSAValue, d: SSAValue, v: SSAValue, op: MomentumOp | VelocityOp) -> SSAValue:
+    """Builds `w - rate v`, or `w - rate (d + momentum v)` with `nesterov`."""
+    if op.nesterov:
+        return mapped(b, lambda w, d, v, m, r: w - r * (d + m * v), w, d, v, op.momentum, op.rate)
+    return mapped(b, lambda w, v, r: w - r * v, w, v, op.rate)
 
 
 @irdl_op_definition
@@ -158,21 +187,37 @@ class MomentumOp(OptimizerOp):
         d = decayed(b, g, w, self.decay)
         first = mapped(b, lambda t: equal(t, 0.0), self.step)
         v = mapped(b, lambda v, d, m, p, f: select(d, m * v + (1 - p) * d, f), self.velocity, d, self.momentum, self.damping, first)
-        if self.nesterov:
-            weight = mapped(b, lambda w, d, v, m, r: w - r * (d + m * v), w, d, v, self.momentum, self.rate)
-        else:
-            weight = mapped(b, lambda w, v, r: w - r * v, w, v, self.rate)
-        return [weight, v, counted(b, self.step)]
+        return [stepped(b, w, d, v, self), v, counted(b, self.step)]
+
+
+@irdl_op_definition
+class VelocityOp(OptimizerOp):
+    """As `train.momentum`, but the first step is as the others: v begins with zeros. Source: Graphcore, PopART `SGD`."""
+
+    name = "train.velocity"
+    STATE: ClassVar = ("velocity",)
+    SCALARS: ClassVar = ("rate", "decay", "momentum", "damping")
+    nesterov = flag()
+
+    def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
+        d = decayed(b, g, w, self.decay)
+        v = mapped(b, lambda v, d, m, p: m * v + (1 - p) * d, self.velocity, d, self.momentum, self.damping)
+        return [stepped(b, w, d, v, self), v]
 
 
 class _AdamOp(OptimizerOp):
+    """With `biased`, neither average is divided by `1 - beta^t`."""
+
     STATE: ClassVar = ("mean", "square", "step")
     SCALARS: ClassVar = ("rate", "decay", "rest1", "rest2", "epsilon")
+    biased = flag()
 
     def moments(self, b: Builder, g: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
         """Builds the new averages and step, and `m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)`."""
         t = counted(b, self.step)
         m, v = averaged(b, self.mean, g, self.rest1), averaged_square(b, self.square, g, self.rest2)
+        if self.biased:
+            return m, v, t, mapped(b, lambda m, v, e: m / (expr.sqrt(v) + e), m, v, self.epsilon)
         c1, c2 = (mapped(b, correction, t, rest) for rest in (self.rest1, self.rest2))
         x = mapped(b, lambda m, v, c1, c2, e: (m / c1) / (expr.sqrt(v) / expr.sqrt(c2) + e), m, v, c1, c2, self.epsilon)
         return m, v, t, x
@@ -203,23 +248,24 @@ class AdamWOp(_AdamOp):
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         m, v, t, x = self.moments(b, g)
-        return [mapped(b, lambda w, x, r, d: w * (1 - r * d) - r * x, w, x, self.rate, self.decay), m, v, t]
+        return [mapped(b, lambda w, x, r: w - r * x, shrunk(b, w, self.rate, self.decay), x, self.rate), m, v, t]
 
 
 @irdl_op_definition
 class LambOp(_AdamOp):
-    """`x = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay w`; `w -= rate |w| / |x| x`.
+    """`x = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon) + decay w`; `w -= rate min(|w|, limit) / |x| x`.
 
     The ratio is 1 where a norm is 0. Source: You et al., 2020.
     """
 
     name = "train.lamb"
+    SCALARS: ClassVar = (*_AdamOp.SCALARS, "limit")
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         m, v, t, x = self.moments(b, g)
         x = decayed(b, x, w, self.decay)
         sizes = [calls.reduce(b, "square_add", value, range(len(calls.shape(w)))) for value in (w, x)]
-        rate = mapped(b, lambda p, q, r: r * select(expr.sqrt(p) / expr.sqrt(q), 1.0, (p > 0) & (q > 0)), *sizes, self.rate)
+        rate = mapped(b, lambda p, q, r, k: r * trust(p, q, k), *sizes, self.rate, self.limit)
         return [mapped(b, lambda w, x, r: w - r * x, w, x, rate), m, v, t]
 
 
@@ -227,39 +273,57 @@ class LambOp(_AdamOp):
 class AdaMaxOp(_AdamOp):
     """`m` the average of `d = g + decay w`, `u = max(beta2 u, |d| + epsilon)`; `w -= rate m / (1 - beta1^t) / u`. u is `square`.
 
-    Source: Kingma and Ba, 2015, section 7; PyTorch Adamax.
+    With `outside`, epsilon is added to u where it divides: `u = max(beta2 u, |d|)`; `w -= rate m / (1 - beta1^t) / (u + epsilon)`.
+    Source: Kingma and Ba, 2015, section 7; PyTorch Adamax; `outside`: Graphcore, PopART `AdamMode.AdaMax`.
     """
 
     name = "train.adamax"
+    outside = flag()
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         d, t = decayed(b, g, w, self.decay), counted(b, self.step)
         m = averaged(b, self.mean, d, self.rest1)
-        u = mapped(b, lambda u, d, c, e: maximum(u - c * u, expr.absolute(d) + e), self.square, d, self.rest2, self.epsilon)
+        if self.outside:
+            u = mapped(b, lambda u, d, c: maximum(u - c * u, expr.absolute(d)), self.square, d, self.rest2)
+            below = mapped(b, lambda u, e: u + e, u, self.epsilon)
+        else:
+            u = mapped(b, lambda u, d, c, e: maximum(u - c * u, expr.absolute(d) + e), self.square, d, self.rest2, self.epsilon)
+            below = u
         rate = mapped(b, lambda r, t, c: r / correction(t, c), self.rate, t, self.rest1)
-        return [mapped(b, lambda w, m, u, r: w - r * (m / u), w, m, u, rate), m, u, t]
+        return [mapped(b, lambda w, m, u, r: w - r * (m / u), w, m, below, rate), m, u, t]
 
 
 @irdl_op_definition
 class RmsPropOp(OptimizerOp):
     """`v` the average of d^2 with `d = g + decay w`; `n = momentum n + d / (sqrt(v) + epsilon)`; `w -= rate n`.
 
-    With `centered`, the variance `v - a^2` is in place of v, a the average of d. Source: PyTorch RMSprop.
+    With `centered`, the variance `v - a^2` is in place of v, a the average of d. With `inside`, the divisor is `sqrt(v + epsilon)`.
+    `squares` `sum`: v is the sum of d^2, as Adagrad's. `moving`: a is the average of what `n` adds, x^2, and
+    `x = sqrt(a + epsilon) / sqrt(v + epsilon) d`, as Adadelta's.
+    Source: PyTorch RMSprop; `inside`, `squares` and `moving`: Graphcore, PopART `Adaptive`.
     """
 
     name = "train.rmsprop"
     STATE: ClassVar = ("square", "mean", "velocity")
     SCALARS: ClassVar = ("rate", "decay", "rest", "epsilon", "momentum")
     centered = flag()
+    inside = flag()
+    moving = flag()
+    squares = choice(("average", "sum"), "average")
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         d = decayed(b, g, w, self.decay)
-        v, a = averaged_square(b, self.square, d, self.rest), self.mean
-        spread = v
+        v = summed_square(b, self.square, d) if self.squares == "sum" else averaged_square(b, self.square, d, self.rest)
+        a, spread = self.mean, v
+        if self.moving:
+            x, a = adadelta(b, a, v, d, self.epsilon, self.rest)
+            n = mapped(b, lambda n, x, k: k * n + x, self.velocity, x, self.momentum)
+            return [mapped(b, lambda w, n, r: w - r * n, w, n, self.rate), v, a, n]
         if self.centered:
             a = averaged(b, self.mean, d, self.rest)
             spread = mapped(b, lambda v, a: v - a * a, v, a)
-        n = mapped(b, lambda n, d, s, e, k: k * n + d / (expr.sqrt(s) + e), self.velocity, d, spread, self.epsilon, self.momentum)
+        below = (lambda s, e: expr.sqrt(s + e)) if self.inside else (lambda s, e: expr.sqrt(s) + e)
+        n = mapped(b, lambda n, d, s, e, k: k * n + d / below(s, e), self.velocity, d, spread, self.epsilon, self.momentum)
         return [mapped(b, lambda w, n, r: w - r * n, w, n, self.rate), v, a, n]
 
 
@@ -276,7 +340,7 @@ class AdagradOp(OptimizerOp):
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         d = decayed(b, g, w, self.decay)
-        s = mapped(b, lambda s, d: s + d * d, self.square, d)
+        s = summed_square(b, self.square, d)
         rate = mapped(b, lambda r, t, k: r / (1 + t * k), self.rate, self.step, self.slowing)
         weight = mapped(b, lambda w, d, s, e, r: w - r * (d / (expr.sqrt(s) + e)), w, d, s, self.epsilon, rate)
         return [weight, s, counted(b, self.step)]
@@ -296,5 +360,5 @@ class AdadeltaOp(OptimizerOp):
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         d = decayed(b, g, w, self.decay)
         v = averaged_square(b, self.square, d, self.rest)
-        x = mapped(b, lambda u, v, d, e: expr.sqrt(u + e) / expr.sqrt(v + e) * d, self.moved, v, d, self.epsilon)
-        return [mapped(b, lambda w, x, r: w - r * x, w, x, self.rate), v, averaged_square(b, self.moved, x, self.rest)]
+        x, u = adadelta(b, self.moved, v, d, self.epsilon, self.rest)
+        return [mapped(b, lambda w, x, r: w - r * x, w, x, self.rate), v, u]

@@ -25,7 +25,7 @@ PHASES = ("select", "schedule", "allocate", "emit")
 
 LEVELS: dict[str, tuple[str, ...]] = {  # levels from the top, with the dialects of each
     "onnx": ("onnx",),
-    "popart": ("popart",),
+    "popart": ("popart", "train"),
     "popops": ("popops", "poplin", "popnn", "poprand", "gcl"),
     "poplar": ("poplar",),
 }

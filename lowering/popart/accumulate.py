@@ -19,6 +19,7 @@ from populus.dialects.popart.optimizer import wide
 from populus.dialects.signature import add_argument, input_names, main_of, output_names, replace_results, return_of, state_names
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.dialects.support.element_types import tensor
+from populus.lowering.popart.replicate import REDUCTIONS
 from populus.lowering.popart.training_names import accumulated_name, gradient_name, rows_name
 
 
@@ -29,38 +30,48 @@ class PopartAccumulatePass(ModulePass):
     The old `Accl___w` is a new input. The caller starts with zeros; after `steps` runs, each result is the
     gradient of the mean loss over their batches. 16-bit gradients are summed in f32. A sparse gradient is not summed here, since
     each batch has other rows: `Accl___w` and the numbers of its rows, `Accl___Rows___w`, have room for those of `steps` batches,
-    of which a run drops the first and adds its own at the end. Raises PopulusError if `steps` is below 1, and if no
-    result is a gradient. Bit for bit.
+    of which a run drops the first and adds its own at the end.
+
+    `reduction`: `mean`, or `add` for the sum. `wide` False sums 16-bit gradients as they are. `weights`: those whose gradients are
+    summed, all by default. `kept`: those of them whose gradients of one run remain results.
+    Raises PopulusError if `steps` is below 1, for an unknown reduction, and if no result is a gradient. Bit for bit.
     """
 
     name = "popart-accumulate"
 
     steps: int = 1
+    reduction: str = "mean"
+    wide: bool = True
+    weights: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.steps < 1:
             raise PopulusError(f"steps = {self.steps}; gradients of at least 1 batch are summed")
+        if self.reduction not in REDUCTIONS:
+            raise PopulusError(f"reduction = {self.reduction}; one of {', '.join(REDUCTIONS)} is expected")
         function = main_of(op)
         results = dict(zip(output_names(function), return_of(function).operands))
-        weights = [name for name in input_names(function) if gradient_name(name) in results]
+        weights = [name for name in input_names(function) if gradient_name(name) in results and name in (self.weights or (name,))]
+        share = 1 / self.steps if self.reduction == "mean" else 1
         if not weights:
             raise PopulusError("no result is a gradient of an input; popart-autodiff comes before this pass")
         last = return_of(function)
         b = Builder(InsertPoint.before(last))
         summed: dict[str, SSAValue] = {}
         for name in weights:
-            gradient = results.pop(gradient_name(name))
-            element = wide(calls.element(gradient))
+            gradient = results[gradient_name(name)] if name in self.kept else results.pop(gradient_name(name))
+            element = wide(calls.element(gradient)) if self.wide else calls.element(gradient)
             if rows_name(name) in results:
                 each = Arg(1) if element == calls.element(gradient) else cast(Arg(1), element)
-                own = calls.map(b, each * (1 / self.steps), gradient)
+                own = calls.map(b, each * share, gradient)
                 numbers = results.pop(rows_name(name))
                 for place, added in ((accumulated_name(name), own), (accumulated_name(rows_name(name)), numbers)):
                     summed[place] = self._appended(function, b, place, added)
                 continue
             before = add_argument(function, accumulated_name(name), tensor(calls.shape(gradient), element), "sum")
             part = Arg(2) if element == calls.element(gradient) else cast(Arg(2), element)
-            made = calls.map(b, Arg(1) + part * (1 / self.steps), before, gradient)
+            made = calls.map(b, Arg(1) + (part if share == 1 else part * share), before, gradient)
             made.owner.location = named(accumulated_name(name))  # pyright: ignore[reportAttributeAccessIssue], a result
             summed[accumulated_name(name)] = made
         replace_results(function, {**results, **summed})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -64,6 +65,7 @@ SPELLING = {  # scalar of an op -> user's name of it; `rest` is 1 - that
     "rest": "rho",
     "epsilon": "eps",
     "slowing": "lr_decay",
+    "limit": "max_weight_norm",
 }
 _ADAM = {"lr": 1e-3, "weight_decay": 0.0, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
 _MOMENTUM = {"lr": 1e-2, "weight_decay": 0.0, "momentum": 0.9, "dampening": 0.0}
@@ -75,7 +77,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "adam": Optimizer(train.AdamOp, _ADAM),
     "adamax": Optimizer(train.AdaMaxOp, {**_ADAM, "lr": 2e-3}),
     "adamw": Optimizer(train.AdamWOp, {**_ADAM, "weight_decay": 1e-2}),
-    "lamb": Optimizer(train.LambOp, {**_ADAM, "eps": 1e-6}, of_whole=True),
+    "lamb": Optimizer(train.LambOp, {**_ADAM, "eps": 1e-6, "max_weight_norm": inf}, of_whole=True),
     "momentum": Optimizer(train.MomentumOp, _MOMENTUM),
     "nesterov": Optimizer(train.MomentumOp, _MOMENTUM, {"nesterov": True}),
     "rmsprop": Optimizer(train.RmsPropOp, _RMSPROP),

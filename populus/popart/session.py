@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,6 @@ from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
 from populus.lowering.onnx.importer.read import read_model
 from populus.lowering.popart.seed import PopartSeedPass
-from populus.lowering.popart.training_names import SEED
 from populus.popart.dataflow import DataFlow, InputShapeInfo, PyStepIO, PyStepIOCallback
 from populus.popart.devices import DeviceInfo
 from populus.popart.errors import OutOfMemoryError
@@ -28,11 +27,13 @@ from populus.popart.variables import GROUPED
 from populus.program.compile import compile
 from populus.program.program import Program
 from populus.program.replicas import Replicas
+from populus.program.stepper import Schedule, Stepper
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from onnx import ModelProto, TensorProto
+    from xdsl.dialects.builtin import ModuleOp
     from xdsl.passes import ModulePass
 
     from populus.program.source import Arrays
@@ -74,6 +75,7 @@ class InferenceSession(HostWeights):
         self.fetched_bytes = 0
         """The bytes that the host has fetched, in all steps: fewer where anchors are fetched less often."""
         self._program: Program | None = None
+        self._updates: Sequence[Program] = ()
         self._patterns = patterns or Patterns()
         for anchor in dataFlow.kinds:
             self._check_anchor(anchor)
@@ -170,7 +172,7 @@ class InferenceSession(HostWeights):
         pipeline = pipeline.insert_before(first, PopartSeedPass(), *passes)
         return self._compile(model, self._with(pipeline))
 
-    def _compile(self, model: ModelProto, pipeline: Pipeline) -> Program:
+    def _compile(self, model: ModelProto | ModuleOp, pipeline: Pipeline) -> Program:
         """Compiles as the options say: without outlining, or by a cache of programs."""
         if not self._options.enableOutlining:
             pipeline = pipeline.remove("popart-outline")
@@ -234,7 +236,6 @@ class InferenceSession(HostWeights):
             raise PopulusError(f"the session has no program '{handle}'; run(stepio) runs its model")
         stepio = next(v for v in given.values() if isinstance(v, PyStepIO | PyStepIOCallback))
         self._in_sync = False
-        batches, parts = self.dataFlow.batches, self._options.accumulation
         if isinstance(stepio, PyStepIOCallback):
             self._run_callback(stepio)
             return
@@ -242,52 +243,78 @@ class InferenceSession(HostWeights):
             self._run_synthetic()
             return
         inputs = {name: self._batched(name, given) for name, given in stepio.inputs.items()}
-        sums: Arrays = {}
-        for batch in range(batches):
-            for part in range(parts):
-                first = (batch * parts + part) * self._copies
-                each = [{n: a[first + k] for n, a in inputs.items()} for k in range(self._copies)]
-                outputs = self._part(each, part == parts - 1)
-                self._fill(stepio.outputs, outputs, sums, batch, part)
+        parts, sums = self._options.accumulation, dict[str, Any]()
+
+        def feed(batch: int, part: int) -> list[Arrays]:
+            first = (batch * parts + part) * self._copies
+            return [{n: a[first + k] for n, a in inputs.items()} for k in range(self._copies)]
+
+        for batch, part, outputs in self._steps(feed):
+            self._fill(stepio.outputs, outputs, sums, batch, part)
 
     def _run_synthetic(self) -> None:
         """Runs a step with zeros or random numbers for its inputs; the host gets nothing."""
         import numpy as np
 
         generator = np.random.default_rng([self._seed, self._runs])
-        names = {i.name for i in self._model.graph.input} - set(self._host)
-        for _ in range(self.dataFlow.batches):
-            for part in range(self._options.accumulation):
-                kind = self._options.syntheticDataMode.name
-                each = [{n: synthetic(kind, self._known(n), generator) for n in sorted(names)} for _ in range(self._copies)]
-                self._part(each, part == self._options.accumulation - 1)
+        names, kind = sorted({i.name for i in self._model.graph.input} - set(self._host)), self._options.syntheticDataMode.name
 
-    def _part(self, each: Sequence[Arrays], last: bool) -> list[Arrays]:
-        """Runs a part of a batch on each replica, after the last of which weights are updated; gives anchors, weights as they are then."""
-        outputs = self._batch(each)
-        if last:
-            self._updated()
-        held = {**self._variables, **self._weights}
-        return [{a: held.get(a, found) for a, found in of.items()} for of in outputs]
+        def feed(batch: int, part: int) -> list[Arrays]:
+            return [{n: synthetic(kind, self._known(n), generator) for n in names} for _ in range(self._copies)]
+
+        for _ in self._steps(feed):
+            pass
 
     def _run_callback(self, stepio: PyStepIOCallback) -> None:
         import numpy as np
 
         names = [i.name for i in self._model.graph.input]
-        for batch in range(self.dataFlow.batches):
-            for part in range(self._options.accumulation):
-                last = part == self._options.accumulation - 1
-                each: list[Arrays] = []
-                for _ in range(self._copies):
-                    each.append({n: np.asarray(stepio.input_callback(n, False)) for n in names})
-                outputs = self._part(each, last)
-                for n in [*names] * self._copies:
-                    stepio.input_complete_callback(n)
-                fetched = [a for a, of in self.dataFlow.kinds.items() if of.fetches(batch, self.dataFlow.batches)]
-                for found in outputs:
-                    for anchor in fetched:
-                        np.copyto(stepio.output_callback(anchor), found[anchor])
-                        stepio.output_complete_callback(anchor)
+
+        def feed(batch: int, part: int) -> list[Arrays]:
+            return [{n: np.asarray(stepio.input_callback(n, False)) for n in names} for _ in range(self._copies)]
+
+        for batch, _, outputs in self._steps(feed):
+            for n in [*names] * self._copies:
+                stepio.input_complete_callback(n)
+            fetched = [a for a, of in self.dataFlow.kinds.items() if of.fetches(batch, self.dataFlow.batches)]
+            for found in outputs:
+                for anchor in fetched:
+                    np.copyto(stepio.output_callback(anchor), found[anchor])
+                    stepio.output_complete_callback(anchor)
+
+    def _steps(self, feed: Callable[[int, int], list[Arrays]]) -> Iterator[tuple[int, int, list[Arrays]]]:
+        """Takes a step on what `feed` gives all replicas; gives the batch, its part, and each replica's anchors, after each run."""
+        drawn, copies, place = self._runs, self._copies, self._replicas.place
+        stepper = Stepper(self._schedule(), place, self._replicas.programs, self._updates)
+        held = {**self._weights, **self._variables, **self._state}
+
+        def here(batch: int, part: int) -> list[Arrays]:
+            return feed(batch, part)[place.here.start : place.here.stop]
+
+        def seed(number: int, k: int) -> list[int]:
+            return [self._seed, drawn + number * copies + k + 1]
+
+        for ran in stepper.run(here, [held] * len(place.here), seed, self._scalars):
+            self._runs += copies
+            for own in self._held():
+                own.update({n: ran.held[0][n] for n in own})
+            weights = {**self._variables, **self._weights}
+            anchors = self.dataFlow.kinds
+            yield ran.iteration, ran.part, [{a: weights[a] if a in weights else self._anchor(a, of) for a in anchors} for of in ran.results]
+
+    def _schedule(self) -> Schedule:
+        """Gives the runs of a step, and what a batch leaves in variables."""
+        changes = {name: self._fetched.get(value, value) for name, value in self._translation.assigned.items()}
+        fetched = {self._fetched.get(a, a) for a in self.dataFlow.kinds}
+        return Schedule(self.dataFlow.batches, self._options.accumulation, changes, fetched=fetched)
+
+    def _scalars(self, batch: int) -> Arrays:
+        """Gives inputs that are the same on all replicas."""
+        return {}
+
+    def _anchor(self, anchor: str, found: Arrays) -> NDArray[Any]:
+        """Gives a tensor from a program's results."""
+        return found[self._fetched.get(anchor, anchor)]
 
     def _batched(self, name: str, given: Any) -> NDArray[Any]:
         """Reshapes an input to one row for each batch and part of it."""
@@ -324,34 +351,6 @@ class InferenceSession(HostWeights):
                 target = array.reshape(batches // of.n, parts, *found.shape)[batch // of.n, part, ...]
             np.copyto(target, found.reshape(target.shape))
             self.fetched_bytes += found.nbytes
-
-    def _batch(self, each: Sequence[Arrays]) -> list[Arrays]:
-        """Runs one batch, or a part of one, on each replica; gives the anchors."""
-        results = self._run_replicas([{**inputs, **self._weights, **self._variables} for inputs in each])
-        return [{a: found[self._fetched.get(a, a)] for a in self.dataFlow.kinds} for found in results]
-
-    def _run_replicas(self, each: Sequence[Arrays]) -> list[Arrays]:
-        """Runs the program on each replica, with random numbers of its own; gives all results."""
-        assert self.program is not None
-        results = self._replicas.run([self._seeded(given) for given in each])
-        self._assign(results[0])
-        return results
-
-    def _assign(self, found: Arrays) -> None:
-        """Takes what a batch leaves in variables."""
-        for variable, value in self._translation.assigned.items():
-            self._variables[variable] = found[self._fetched.get(value, value)]
-
-    def _seeded(self, inputs: Arrays) -> Arrays:
-        import numpy as np
-
-        self._runs += 1
-        if SEED not in self.program.signature.inputs:
-            return inputs
-        return {**inputs, SEED: np.random.SeedSequence([self._seed, self._runs]).generate_state(2, np.uint32)}
-
-    def _updated(self) -> None:
-        """Does what comes after the last part of a batch: nothing when inferring."""
 
     # -- asking -------------------------------------------------------------------------------------------------------
 

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from populus.dialects.support.diagnostics import PopulusError
-from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.popart.accumulate import PopartAccumulatePass
 from populus.lowering.popart.autodiff import PopartAutodiffPass
-from populus.lowering.popart.training_names import gradient_name
+from populus.lowering.popart.training_names import accumulated_name, gradient_name
 from populus.popart.dataflow import DataFlow, InputShapeInfo
 from populus.popart.devices import DeviceInfo
 from populus.popart.host_weights import arrays_of
 from populus.popart.limits import check_rewrites
 from populus.popart.optimizers import Optimizer
-from populus.popart.reserved import GRADIENT, STEP
+from populus.popart.reserved import GRADIENT
 from populus.popart.session import InferenceSession
 from populus.popart.settings import Patterns, SessionOptions
 from populus.popart.translation import Known, Translation, reads
-from populus.popart.updates import NEW, hyperparameters, states_of, update_model
+from populus.popart.updates import Update, begun, same_states, update_pipeline
 from populus.program.program import Program
-from populus.runtime.gcl import reduced
+from populus.program.replicas import Replicas
+from populus.program.stepper import Schedule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from onnx import NodeProto
+    from xdsl.passes import ModulePass
 
     from populus.program.source import Arrays
 
@@ -61,8 +64,7 @@ class TrainingSession(InferenceSession):
         read = {i for n in self._translation.nodes for i in reads(n)}
         reached = reaching(self._translation, loss)
         self._weights = {n: a for n, a in arrays_of(self._model).items() if n in reached and n not in self._variables}
-        self._sums: list[Arrays] = [{} for _ in range(self._copies)]  # of each replica
-        self._update: Program | None = None
+        self._update: Update | None = None
         for anchor in dataFlow.kinds:
             if anchor.startswith(GRADIENT) and anchor.removeprefix(GRADIENT) not in reached:
                 missing = f"no gradient flows from the loss '{loss}' to '{anchor.removeprefix(GRADIENT)}'"
@@ -72,7 +74,8 @@ class TrainingSession(InferenceSession):
         check_rewrites(self._model.graph.node, moved, self._patterns.isPatternEnabled)
         self._inside = self._split([n for n in self._asked if n not in self._weights])
         self._given = {n for n in self._asked if n not in self._inside and n in read}
-        self._prepare_state()
+        self._state = begun(optimizer, self._weights)
+        self._host.update({n: a.copy() for n, a in self._state.items()})
 
     def _check_anchor(self, anchor: str) -> None:
         known = self._known(anchor.removeprefix(GRADIENT))
@@ -94,16 +97,6 @@ class TrainingSession(InferenceSession):
                     nodes.insert(next(k for k, n in enumerate(nodes) if n is node) + 1, added)
         return found
 
-    def _prepare_state(self) -> None:
-        import numpy as np
-
-        prefixes, _ = states_of(self._optimizer)
-        for w, array in self._weights.items():
-            for prefix in prefixes:
-                dtype = np.float16 if prefix in self._optimizer.state_types else np.float32
-                self._state[prefix + w] = np.zeros(() if prefix == STEP else array.shape, dtype)
-        self._host.update({n: a.copy() for n, a in self._state.items()})
-
     # -- compiling ----------------------------------------------------------------------------------------------------
 
     def _wrt(self) -> tuple[str, ...]:
@@ -116,58 +109,57 @@ class TrainingSession(InferenceSession):
         anchors = [a for a in self.dataFlow.kinds if not a.startswith(GRADIENT)]
         outputs = list(dict.fromkeys([*anchors, *self._translation.assigned.values(), self._loss]))
         wrt = self._wrt()
-        passes = [PopartAutodiffPass(wrt, outputs=(self._loss,))] if wrt else []
+        passes: list[ModulePass] = [PopartAutodiffPass(wrt, outputs=(self._loss,))] if wrt else []
+        parts, weights = self._options.accumulation, tuple(self._weights)
+        if weights and parts > 1:
+            kept = tuple(w for w in weights if w in self._asked)
+            passes.append(PopartAccumulatePass(parts, "add", wide=False, weights=weights, kept=kept))
         program = self._build(outputs, list(self._model.graph.initializer), passes)
-        if self._weights:
-            model = update_model(self._optimizer, self._weights)
-            self._update = self._compile(model, Pipeline.named("inference"))
+        if weights:
+            mean = self._options.accumulationAndReplicationReductionType.name == "Mean"
+            each, copies = parts * self._copies if mean else 1, self._copies
+            self._update = Update(self._optimizer, self._weights, lambda m: self._compile(m, update_pipeline()), copies, each)
+            self._updates = Replicas(self._update.program, self._copies).programs
         return program
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def _batch(self, each: Sequence[Arrays]) -> list[Arrays]:
+    def _schedule(self) -> Schedule:
+        made = super()._schedule()
+        gradient = gradient_name if made.parts == 1 else accumulated_name
+        sums = {gradient_name(w): gradient(w) for w in self._weights}
+        changes = {**made.changes, **({} if self._update is None else self._update.changes)}
+        fetched = {name for a in self.dataFlow.kinds if (name := self._result(a)) is not None}
+        return replace(made, changes=changes, sums=sums, fetched=fetched)
+
+    def _scalars(self, batch: int) -> Arrays:
         import numpy as np
 
         loss = self._known(self._loss)
-        scale = self._optimizer.getLossScalingVal()
-        same = {**self._weights, **self._variables, **{ZERO + n: np.zeros(k.shape, k.dtype) for n, k in self._inside.items()}}
+        found = {ZERO + n: np.zeros(k.shape, k.dtype) for n, k in self._inside.items()}
         if self._wrt():
-            same[gradient_name(self._loss)] = np.full(loss.shape, scale, loss.dtype)
-        results = self._run_replicas([{**inputs, **same} for inputs in each])
-        for sums, found in zip(self._sums, results, strict=True):
-            for w in self._weights:
-                gradient = found[gradient_name(w)]
-                sums[w] = gradient if w not in sums else sums[w] + gradient
-        return [{a: self._anchor(a, found) for a in self.dataFlow.kinds} for found in results]
+            found[gradient_name(self._loss)] = np.full(loss.shape, self._optimizer.getLossScalingVal(), loss.dtype)
+        return found if self._update is None else {**found, **self._update.scalars(self._optimizer)}
+
+    def _result(self, anchor: str) -> str | None:
+        """Names the program's result that an anchor is; None for a gradient that is zeros, as nothing leads to it."""
+        name = anchor.removeprefix(GRADIENT)
+        if not anchor.startswith(GRADIENT):
+            return self._fetched.get(anchor, anchor)
+        if name in self._weights or name in self._inside or name in self._given:
+            return gradient_name(ZERO + name if name in self._inside else name)
+        return None
 
     def _anchor(self, anchor: str, found: Arrays) -> NDArray[Any]:
         """Gives a tensor, or a gradient, from a program's results."""
         import numpy as np
 
-        name = anchor.removeprefix(GRADIENT)
-        if not anchor.startswith(GRADIENT):
-            return found[self._fetched.get(anchor, anchor)]
-        if name in self._weights or name in self._inside or name in self._given:
-            return found[gradient_name(ZERO + name if name in self._inside else name)]
-        return np.zeros(self._known(name).shape, self._known(name).dtype)
-
-    def _updated(self) -> None:
-        if self._update is None:
-            return
-        share = 1.0
-        if self._options.accumulationAndReplicationReductionType.name == "Mean":
-            share = 1.0 / (self._options.accumulation * self._copies)
-        summed = {w: reduced("add", [sums[w] for sums in self._sums]) for w in self._sums[0]}  # as an all-reduce of the replicas
-        gradients = {GRADIENT + w: (g * share).astype(g.dtype) for w, g in summed.items()}
-        scalars = hyperparameters(self._optimizer, list(self._weights))
-        found = self._update.run({**self._weights, **gradients, **self._state, **scalars})
-        self._weights = {w: found[NEW + w] for w in self._weights}
-        self._state = {s: found[NEW + s] for s in self._state}
-        self._sums = [{} for _ in range(self._copies)]
+        known = self._anchor_type(anchor)
+        return np.zeros(known.shape, known.dtype) if (name := self._result(anchor)) is None else found[name]
 
     def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
         """Takes other hyperparameters. Raises PopulusError for another kind of optimizer."""
-        if states_of(optimizer) != states_of(self._optimizer):
+        if not same_states(optimizer, self._optimizer):
             kinds = [type(o).__name__ for o in (self._optimizer, optimizer)]
             raise PopulusError(f"the session was made with {kinds[0]}, and its states do not fit {kinds[1]} as given")
         self._optimizer = optimizer

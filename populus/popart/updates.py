@@ -1,178 +1,208 @@
-"""New weights and optimizer states from gradients, as one ONNX model that runs after a batch."""
+"""New weights and optimizer states from gradients: PopART's optimizers as ops of the `train` dialect, and the program that has them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from populus.dialects.support.diagnostics import PopulusError
+from xdsl.builder import Builder
+from xdsl.dialects.builtin import ModuleOp, TensorType, f16, f32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from populus.dialects import popart
+from populus.dialects.expr import Arg, cast, maximum, sqrt
+from populus.dialects.popart import calls, train
+from populus.dialects.popart.optimizer import decayed, shrunk
+from populus.dialects.signature import state_names
+from populus.dialects.support.diagnostics import PopulusError, named
+from populus.dialects.support.element_types import dtype_of, element_of, tensor
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.popart.bucket import PopartBucketPass
+from populus.lowering.popart.training_names import gradient_name, updated_name
 from populus.popart.optimizers import SGD, Adam, Adaptive, Optimizer
-from populus.popart.reserved import GRADIENT, STATES, STEP
-from populus.popart.translation import OPSET
+from populus.popart.reserved import STATES, STEP
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from onnx import ModelProto, NodeProto
-
+    from populus.program.program import Program
     from populus.program.source import Arrays
 
-NEW = "Updated___"
+SCALING, DECAY = "lossScaling", "weightDecay"
 
 
-class Formulas:
-    """Ops in a graph: `f("Add", a, b)` gives the name of a sum. All is computed in f32."""
+class Formula(NamedTuple):
+    """An op of the `train` dialect for a kind of PopART's optimizer.
 
-    def __init__(self) -> None:
-        self.nodes: list[NodeProto] = []
-        self._numbers = count()
+    `states`: prefixes of the names of its states, in the op's order. `decay`: of the weight itself before the step (`weight`), or of the
+    gradient before the op (`gradient`), or by the op's scalar (`op`).
+    """
 
-    def __call__(self, op: str, *inputs: str, **attributes: Any) -> str:
-        from onnx.helper import make_node
+    op: type[train.OptimizerOp]
+    states: tuple[str, ...]
+    decay: str = "op"
+    flags: tuple[tuple[str, bool | str], ...] = ()
 
-        name = f"v{next(self._numbers)}"
-        self.nodes.append(make_node(op, list(inputs), [name], **attributes))
-        return name
 
-    def number(self, value: float) -> str:
-        """Adds a constant."""
+_ADAM = {"Adam": train.AdamOp, "AdaMax": train.AdaMaxOp, "Lamb": train.LambOp}
+_ADAPTIVE: dict[str, tuple[tuple[str, bool | str], ...]] = {
+    "AdaGrad": (("squares", "sum"),), "RMSProp": (), "CenteredRMSProp": (("centered", True),), "AdaDelta": (("moving", True),),
+}  # fmt: skip
+
+
+def formula_of(o: Optimizer) -> Formula:
+    """Gives the op of an optimizer. Raises PopulusError for one that there is not."""
+    if isinstance(o, SGD):
+        if not o.uses("momentum"):
+            return Formula(train.SgdOp, ())
+        return Formula(train.VelocityOp, STATES[:1], flags=(("nesterov", True),) if o.uses("nesterov") else ())
+    if isinstance(o, Adam):
+        op = _ADAM[kind := o.mode.removesuffix("NoBias")]
+        own = "op" if (o.decay == "Decay") == (kind == "Lamb") else "weight" if o.decay == "Decay" else "gradient"
+        flags = (("biased", True),) if kind != o.mode else ()
+        return Formula(op, (*STATES[:2], STEP), own, (*flags, *((("outside", True),) if kind == "AdaMax" else ())))
+    if isinstance(o, Adaptive):
+        inside = (("inside", True),) if o.inside else ()
+        return Formula(train.RmsPropOp, STATES, "weight" if o.decay == "Decay" else "op", (*_ADAPTIVE[o.mode], *inside))
+    raise PopulusError(f"there is no optimizer {type(o).__name__}")
+
+
+# Scalars of ops, from PopART's hyperparameters. Shares of averages are subtracted from 1 in double precision.
+_SCALARS: dict[str, Callable[[Mapping[str, float]], float]] = {
+    "rate": lambda h: h["learningRate"],
+    "decay": lambda h: h[DECAY],
+    "momentum": lambda h: h["momentum"],
+    "damping": lambda h: 0.0 if h["nesterov"] else h["dampening"],
+    "rest": lambda h: 1 - h["alpha"],
+    "rest1": lambda h: 1 - h["beta1"],
+    "rest2": lambda h: 1 - h["beta2"],
+    "epsilon": lambda h: h["eps"],
+    "limit": lambda h: h["maxWeightNorm"],
+    SCALING: lambda h: h[SCALING],
+}
+
+
+def _names(formula: Formula) -> tuple[str, ...]:
+    return (*formula.op.SCALARS, SCALING)
+
+
+class Update:
+    """A program from weights, gradients, states and hyperparameters to new weights and states, and these states.
+
+    `compile`: compiles a module. `copies`: the replicas, whose gradients meet in it. `parts`: what their sum is divided by.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, weights: Arrays, compile: Callable[[ModuleOp], Program], copies: int = 1, parts: int = 1
+    ):
+        self.weights, self.kind = tuple(weights), _kind(optimizer)
+        self.state = begun(optimizer, weights)
+        self.program = compile(module_of(optimizer, weights, copies, parts))
+        self.changes = {name: updated_name(name) for name in (*self.weights, *self.state)}
+
+    def fits(self, optimizer: Optimizer) -> bool:
+        """Tells whether another optimizer differs in numbers alone."""
+        return _kind(optimizer) == self.kind
+
+    def scalars(self, optimizer: Optimizer, changes: Mapping[str, float] | None = None) -> Arrays:
+        """Gives the hyperparameters. `changes`: those of this update alone, the same for all weights."""
         import numpy as np
-        from onnx import numpy_helper
 
-        return self("Constant", value=numpy_helper.from_array(np.array(value, np.float32)))
-
-    def mixed(self, share: str, a: str, b: str) -> str:
-        """Computes `share a + (1 - share) b`."""
-        return self("Add", self("Mul", share, a), self("Mul", self("Sub", self.number(1), share), b))
-
-
-Step = Callable[[Formulas, Optimizer, str, str, Sequence[str], Mapping[str, str]], tuple[str, list[str]]]
-
-
-def _sgd(f: Formulas, o: Optimizer, w: str, g: str, states: Sequence[str], h: Mapping[str, str]) -> tuple[str, list[str]]:
-    own = f("Sub", f.number(1), h["dampening"])
-    decayed = f("Add", g, f("Mul", h["weightDecay"], w))
-    if not states:
-        return f("Sub", w, f("Mul", f("Mul", h["learningRate"], own), decayed)), []
-    if o.uses("nesterov"):
-        v = f("Add", f("Mul", h["momentum"], states[0]), decayed)
-        ahead = f("Add", decayed, f("Mul", h["momentum"], v))
-        return f("Sub", w, f("Mul", h["learningRate"], ahead)), [v]
-    v = f("Add", f("Mul", h["momentum"], states[0]), f("Mul", own, decayed))
-    return f("Sub", w, f("Mul", h["learningRate"], v)), [v]
+        found: Arrays = {}
+        for w in self.weights:
+            values = {**optimizer.of(w), **(changes or {})}
+            for name in _names(formula_of(optimizer)):
+                found[f"{name}/{w}"] = np.array(_SCALARS[name](values), np.float32)
+            if isinstance(optimizer, SGD) and f"momentum/{w}" not in found:  # a step of SGD without momentum is dampened too
+                found[f"rate/{w}"] *= np.float32(1 - values["dampening"])
+        return found
 
 
-def _adam(f: Formulas, o: Optimizer, w: str, g: str, states: Sequence[str], h: Mapping[str, str]) -> tuple[str, list[str]]:
-    assert isinstance(o, Adam)
-    if o.decay == "L2Regularization":
-        g = f("Add", g, f("Mul", h["weightDecay"], w))
-    m = f.mixed(h["beta1"], states[0], g)
-    t = f("Add", states[2], f.number(1))
-    if o.mode == "AdaMax":
-        v = f("Max", f("Mul", h["beta2"], states[1]), f("Abs", g))
-    else:
-        v = f.mixed(h["beta2"], states[1], f("Mul", g, g))
-    first, second = m, v
-    if "NoBias" not in o.mode:
-        first = f("Div", m, f("Sub", f.number(1), f("Pow", h["beta1"], t)))
-        if o.mode != "AdaMax":
-            second = f("Div", v, f("Sub", f.number(1), f("Pow", h["beta2"], t)))
-    below = f("Add", second if o.mode == "AdaMax" else f("Sqrt", second), h["eps"])
-    x = f("Div", first, below)
-    if o.decay == "Decay":
-        x = f("Add", x, f("Mul", h["weightDecay"], w))
-    rate = h["learningRate"]
-    if o.mode.startswith("Lamb"):
-        r1, r2 = (f("Sqrt", f("ReduceSum", f("Mul", v, v), keepdims=0)) for v in (w, x))
-        r1 = f("Min", r1, h["maxWeightNorm"])
-        both = f("And", f("Greater", r1, f.number(0)), f("Greater", r2, f.number(0)))
-        safe = f("Where", both, r2, f.number(1))
-        rate = f("Mul", rate, f("Where", both, f("Div", r1, safe), f.number(1)))
-    return f("Sub", w, f("Mul", rate, x)), [m, v, t]
+def _kind(optimizer: Optimizer) -> tuple[Any, ...]:
+    return (formula_of(optimizer), optimizer.clips, tuple(sorted(optimizer.state_types.items())))
 
 
-def _adaptive(f: Formulas, o: Optimizer, w: str, g: str, states: Sequence[str], h: Mapping[str, str]) -> tuple[str, list[str]]:
-    assert isinstance(o, Adaptive)
-    if o.decay == "L2Regularization":
-        g = f("Add", g, f("Mul", h["weightDecay"], w))
-    square = f("Mul", g, g)
-    second, third, fourth = states
-    a = f("Add", second, square) if o.mode == "AdaGrad" else f.mixed(h["alpha"], second, square)
-    if o.mode == "AdaDelta":
-        ahead = f("Div", f("Sqrt", f("Add", third, h["eps"])), f("Sqrt", f("Add", a, h["eps"])))
-        x = f("Mul", ahead, g)
-        b = f.mixed(h["alpha"], third, f("Mul", x, x))
-    else:
-        b, spread = third, a
-        if o.mode == "CenteredRMSProp":
-            b = f.mixed(h["alpha"], third, g)
-            spread = f("Sub", a, f("Mul", b, b))
-        below = f("Sqrt", f("Add", spread, h["eps"])) if o.inside else f("Add", f("Sqrt", spread), h["eps"])
-        x = f("Div", g, below)
-    if o.decay == "Decay":
-        x = f("Add", x, f("Mul", h["weightDecay"], w))
-    c = f("Add", f("Mul", h["momentum"], fourth), x)
-    return f("Sub", w, f("Mul", h["learningRate"], c)), [a, b, c]
+def same_states(optimizer: Optimizer, other: Optimizer) -> bool:
+    """Tells whether the states of one optimizer fit another."""
+    return type(optimizer) is type(other) and formula_of(optimizer).states == formula_of(other).states
 
 
-def states_of(optimizer: Optimizer) -> tuple[tuple[str, ...], Step]:
-    """Gives the prefixes of the states' names, and the formula. Raises PopulusError for an optimizer that there is not."""
-    if isinstance(optimizer, SGD):
-        return (("Accl1___",) if optimizer.uses("momentum") else ()), _sgd
-    if isinstance(optimizer, Adam):
-        return (*STATES[:2], STEP), _adam
-    if isinstance(optimizer, Adaptive):
-        return STATES, _adaptive
-    raise PopulusError(f"there is no optimizer {type(optimizer).__name__}")
-
-
-def update_model(optimizer: Optimizer, weights: Arrays) -> ModelProto:
-    """Builds a model from weights, gradients, states and hyperparameters to new weights and states."""
+def begun(optimizer: Optimizer, weights: Arrays) -> Arrays:
+    """Gives the states before the first update: zeros."""
     import numpy as np
-    from onnx import TensorProto, ValueInfoProto, helper
 
-    prefixes, step = states_of(optimizer)
-    f = Formulas()
-    inputs: list[ValueInfoProto] = []
-    outputs: list[ValueInfoProto] = []
+    types = {n: t for w, array in weights.items() for n, t in _states(optimizer, w, array.shape).items()}
+    return {name: np.zeros(type.get_shape(), dtype_of(type.element_type)) for name, type in types.items()}
 
-    def given(name: str, shape: Sequence[int], dtype: Any = np.float32) -> str:
-        number = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        inputs.append(helper.make_tensor_value_info(name, number, shape))
-        return name if number == TensorProto.FLOAT else f("Cast", name, to=TensorProto.FLOAT)
 
-    def gives(name: str, value: str, shape: Sequence[int], dtype: Any = np.float32) -> None:
-        number = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        f.nodes.append(helper.make_node("Cast", [value], [name], to=number))
-        outputs.append(helper.make_tensor_value_info(name, number, shape))
+def _states(optimizer: Optimizer, w: str, shape: Sequence[int]) -> dict[str, TensorType[Attribute]]:
+    """Gives the types of a weight's states by name."""
+    halves = optimizer.state_types
+    return {p + w: tensor(() if p == STEP else shape, f16 if p in halves else f32) for p in formula_of(optimizer).states}
 
-    hyper = {w: {n: given(f"{n}/{w}", ()) for n in optimizer.of(w)} for w in weights}
-    gradients = {w: given(GRADIENT + w, a.shape, a.dtype) for w, a in weights.items()}
-    gradients = {w: f("Div", g, hyper[w]["lossScaling"]) for w, g in gradients.items()}
+
+def module_of(optimizer: Optimizer, weights: Arrays, copies: int = 1, parts: int = 1) -> ModuleOp:
+    """Builds the module of an update, at the level `popart`. All is computed in f32."""
+    formula = formula_of(optimizer)
+    types: dict[str, Attribute] = {w: tensor(a.shape, element_of(a.dtype)) for w, a in weights.items()}
+    types |= {gradient_name(w): types[w] for w in weights}
+    states = {w: _states(optimizer, w, a.shape) for w, a in weights.items()}
+    types |= {name: type for each in states.values() for name, type in each.items()}
+    types |= {f"{name}/{w}": tensor((), f32) for w in weights for name in _names(formula)}
+    block = Block(arg_types=list(types.values()))
+    given: dict[str, SSAValue] = dict(zip(types, block.args))
+    for name, value in given.items():
+        value.location = named(name)
+    b = Builder(InsertPoint.at_end(block))
+
+    gradients: dict[str, SSAValue] = {}
+    for w in weights:
+        g = given[gradient_name(w)]
+        if copies > 1:
+            g = calls.insert(b, popart.AllReduceOp(g, reduction="add", size=copies))
+        g = _as(b, g, f32)
+        g = g if parts == 1 else calls.map(b, Arg(1) / parts, g)
+        gradients[w] = calls.map(b, Arg(1) / Arg(2), g, given[f"{SCALING}/{w}"])
     for clip in optimizer.clips:
-        gradients.update(_clipped(f, {w: g for w, g in gradients.items() if not clip.weightIds or w in clip.weightIds}, clip.maxNorm))
-    for w, array in weights.items():
-        shapes = [() if p == STEP else array.shape for p in prefixes]
-        types = [np.float16 if p in optimizer.state_types else np.float32 for p in prefixes]
-        states = [given(p + w, shape, dtype) for p, shape, dtype in zip(prefixes, shapes, types)]
-        new, moved = step(f, optimizer, given(w, array.shape, array.dtype), gradients[w], states, hyper[w])
-        gives(NEW + w, new, array.shape, array.dtype)
-        for prefix, shape, dtype, value in zip(prefixes, shapes, types, moved):
-            gives(NEW + prefix + w, value, shape, dtype)
-    graph = helper.make_graph(f.nodes, "update", inputs, outputs)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+        chosen = {w: g for w, g in gradients.items() if not clip.weightIds or w in clip.weightIds}
+        gradients |= _clipped(b, chosen, clip.maxNorm) if chosen else {}
+
+    results: dict[str, SSAValue] = {}
+    for w in weights:
+        scalars = {name: given[f"{name}/{w}"] for name in formula.op.SCALARS}
+        weight, g = _as(b, given[w], f32), gradients[w]
+        if formula.decay == "weight":
+            weight = shrunk(b, weight, scalars["rate"], scalars["decay"])
+        elif formula.decay == "gradient":
+            g = decayed(b, g, weight, scalars["decay"])
+        if formula.decay != "op":
+            scalars["decay"] = calls.fill(b, 0, f32)
+        old = [_as(b, given[name], f32) for name in states[w]]
+        made = b.insert(formula.op(weight, g, *old, *scalars.values(), **dict(formula.flags)))
+        made.location = named(w)
+        for name, value in zip((w, *states[w]), made.results, strict=True):
+            results[updated_name(name)] = _as(b, value, calls.element(given[name]))
+    b.insert(ReturnOp(*results.values()))
+    function = FuncOp("main", (list(types.values()), [v.type for v in results.values()]), Region(block))
+    state_names(function, inputs=list(types), outputs=list(results))
+    return ModuleOp([function])
 
 
-def _clipped(f: Formulas, gradients: Mapping[str, str], limit: float) -> dict[str, str]:
+def update_pipeline() -> Pipeline:
+    """Gives the passes of an update: small gradients of replicas meet together."""
+    pipeline = Pipeline.named("inference")
+    return pipeline.insert_before("popart-to-popops", PopartBucketPass())
+
+
+def _as(b: Builder, x: SSAValue, element: Attribute) -> SSAValue:
+    return x if calls.element(x) == element else calls.map(b, cast(Arg(1), element), x)
+
+
+def _clipped(b: Builder, gradients: Mapping[str, SSAValue], limit: float) -> dict[str, SSAValue]:
     """Computes gradients times `limit / max(norm, limit)`, with the norm of all together."""
-    squares = [f("ReduceSum", f("Mul", g, g), keepdims=0) for g in gradients.values()]
-    norm = f("Sqrt", f("Sum", *squares))
-    factor = f("Div", f.number(limit), f("Max", norm, f.number(limit)))
-    return {w: f("Mul", g, factor) for w, g in gradients.items()}
-
-
-def hyperparameters(optimizer: Optimizer, weights: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Gives the values of the model's scalars."""
-    import numpy as np
-
-    return {f"{n}/{w}": np.array(v, np.float32) for w in weights for n, v in optimizer.of(w).items()}
+    squares = [calls.reduce(b, "square_add", g, range(len(calls.shape(g)))) for g in gradients.values()]
+    total = squares[0]
+    for square in squares[1:]:
+        total = calls.map(b, Arg(1) + Arg(2), total, square)
+    factor = calls.map(b, limit / maximum(sqrt(Arg(1)), limit), total)
+    return {w: calls.map(b, Arg(1) * Arg(2), g, factor) for w, g in gradients.items()}

@@ -67,7 +67,7 @@ class DataLoader(torch.utils.data.DataLoader):
             raise PopulusError(f"options is a {type(options).__name__}; poptorch.Options is expected")
         options._freeze()  # pyright: ignore[reportPrivateUsage], which is for models
         self._options = options
-        count = options.device_iterations * options.Training.gradient_accumulation
+        count = options.device_iterations * options.Training.gradient_accumulation * options.replication_factor
         workers = {"num_workers": num_workers, "persistent_workers": num_workers > 0 if persistent_workers is None else persistent_workers}
         self._combined: int | None
         if batch_sampler is not None:

@@ -15,15 +15,16 @@ from populus.dialects.support.diagnostics import did_you_mean
 from populus.popart.reserved import GRADIENT
 from populus.poptorch import optim
 from populus.poptorch.absent import Absent, Error
-from populus.poptorch.enums import ConnectionType, OutputMode, ReductionType
-from populus.poptorch.exceptions import raised, spread, watched
+from populus.poptorch.enums import ConnectionType, OutputMode
+from populus.poptorch.exceptions import watched
 from populus.poptorch.options import Options
 from populus.poptorch.results import UPDATED, chosen, names_of, narrow_tensor, shapes_text
-from populus.poptorch.update import Update
+from populus.poptorch.running import Running
 from populus.torch_backend.export import PREFIX, Exported, exported
 from populus.torch_backend.step import Machine, Step, initial, rows
 
 if TYPE_CHECKING:
+    from populus.popart.updates import Update
     from populus.program.source import Arrays
 
 _HOOKS: dict[str, dict[int, Callable[[], None]]] = {"before": {}, "after": {}}
@@ -38,9 +39,10 @@ def is_tracing() -> bool:
 class PoplarExecutor(Absent):
     """A module on a machine; `inferenceModel` and `trainingModel` make it. A call compiles at first, then runs.
 
-    A call takes `deviceIterations` times `gradientAccumulation` micro batches, one after the other along the first dimension of each
-    input. Outputs of int64 are int32, and of f64 are f32, as the machine has no wider types. In training, the module's parameters have
-    their new values after each call. Raises PopulusError for a module that cannot be traced or compiled, and for inputs of other shapes.
+    A call takes `deviceIterations` times `gradientAccumulation` times `replicationFactor` micro batches, one after the other along the
+    first dimension of each input. Outputs of int64 are int32, and of f64 are f32, as the machine has no wider types. In training, the
+    module's parameters have their new values after each call.
+    Raises PopulusError for a module that cannot be traced or compiled, and for inputs of other shapes.
     """
 
     MACHINE: ClassVar[Machine] = Machine(narrow=True)
@@ -62,13 +64,11 @@ class PoplarExecutor(Absent):
         self._options._freeze()  # pyright: ignore[reportPrivateUsage], which is for models
         self._exported: Exported | None = None
         self._step: Step | None = None
-        self._update: Update | None = None
-        self._device: Arrays = {}
+        self._running: Running | None = None
         self._versions: dict[str, int] = {}
         self._shapes: list[tuple[Any, ...]] = []
         self._anchors: dict[str, Any] = {}
-        self._wanted: list[str] = []  # outputs of the program, without those that are looked at for exceptions
-        self._attached, self._calls, self._steps = False, 0, 0
+        self._attached, self._calls = False, 0
         self._seed = int(torch.initial_seed() if self._options.random_seed is None else self._options.random_seed) & (2**63 - 1)
         self._optimizer: Any = None
         if training:
@@ -126,16 +126,19 @@ class PoplarExecutor(Absent):
         losses = [] if loss is None else [loss]
         inside = [n for n in anchored if not n.startswith((GRADIENT, UPDATED))]
         outputs = dict.fromkeys([*found.outputs, *losses, *found.changed.values(), *inside])
-        self._wanted = list(outputs)
-        if self._stops:
+        shown = [n for n in trained if GRADIENT + n.removeprefix(PREFIX) in anchored]
+        if self._options.Precision.floating_point_exceptions:
             outputs |= dict.fromkeys(watched(found.model.graph))
-        self._exported = found
-        self._step = Step(found, list(outputs), self.MACHINE, [*names, *trained], trained, losses)
-        self._take_weights()
+            shown = trained
+        parts, variables = self._options.Training.gradient_accumulation, [*names, *trained]
+        step = Step(found, list(outputs), self.MACHINE, variables, trained, losses, parts, kept=shown, changed=found.changed)
+        self._exported, self._step = found, step
+        self._running = Running(found, step, self._options, self.MACHINE, shown)
+        self._seen()
         if self._training:
             self._made = optim.converted(self._optimizer, {id(t): n for n, t in found.tensors.items()})
-            weights = {n: self._device[n] for n in self._step.wrt}
-            self._update = Update(self._made, weights, self.MACHINE) if weights else None
+            if step.wrt:
+                self._running.train(self._made, step.wrt)
             self._connect()
         self._attached = True
 
@@ -152,7 +155,8 @@ class PoplarExecutor(Absent):
 
     @property
     def _count(self) -> int:
-        return self._options.device_iterations * self._options.Training.gradient_accumulation
+        options = self._options
+        return options.device_iterations * options.Training.gradient_accumulation * options.replication_factor
 
     # -- running
 
@@ -177,83 +181,40 @@ class PoplarExecutor(Absent):
         return self._run([t.numpy() for t in tensors])
 
     def _run(self, inputs: Sequence[Any]) -> Any:
-        assert self._exported is not None
-        assert self._step is not None
-        parts = self._options.Training.gradient_accumulation
+        assert self._running is not None
         found: list[Arrays] = []
-        sums: Arrays = {}
-        for number, given in enumerate(rows(inputs, self._count), 1):
-            self._calls += 1
-            outputs, gradients = self._step.run(given, self._device, (self._seed, self._calls), self._cotangents())
-            if self._stops:
-                self._check(given, outputs, gradients)
-                outputs = {n: outputs[n] for n in self._wanted}
-            self._device.update({n: outputs[o] for n, o in self._exported.changed.items()})
-            sums = {n: g + sums[n] if n in sums else g for n, g in gradients.items()}
-            found.append(outputs)
-            outputs.update({GRADIENT + n.removeprefix(PREFIX): g for n, g in gradients.items()})
-            if number % parts == 0 and self._update is not None:
-                self._advance(sums, parts)
-                sums = {}
-            outputs.update({UPDATED + n.removeprefix(PREFIX): self._device[n] for n in gradients})
+        for each in self._running.run(inputs, self._seed, self._calls, self._made if self._training else None):
+            self._calls += len(each)
+            found += each
         if self._training:
+            if self._running.update is not None:
+                self._optimizer._opt_called = True  # torch's schedulers of rates ask for it
             self._give_weights()
         return self._results(found)
-
-    @property
-    def _stops(self) -> bool:
-        return self._options.Precision.floating_point_exceptions
-
-    def _check(self, given: Sequence[Any], outputs: Arrays, gradients: Arrays) -> None:
-        """Raises PopulusError for an op of this micro batch that raised a floating point exception."""
-        assert self._step is not None
-        known = {**dict(zip(self._step.inputs, given)), **self._device}
-        if said := raised(self._step.model, known, outputs) or spread({**known, **outputs}, gradients):
-            raise Error(f"floating point exception: {said}")
-
-    def _cotangents(self) -> dict[str, float]:
-        """Gives the loss scaling, by the loss's name."""
-        assert self._step is not None
-        return {loss: self._made.getLossScalingVal() for loss in self._step.differentiated}
-
-    def _advance(self, sums: Arrays, parts: int) -> None:
-        """Takes a step of the optimizer."""
-        assert self._update is not None
-        mean = self._options.Training.accumulation_and_replication_reduction_type == ReductionType.Mean
-        gradients = {n: (g / parts).astype(g.dtype) if mean and parts > 1 else g for n, g in sums.items()}
-        # PyTorch's first velocity is the gradient itself.
-        first = {"dampening": 0.0} if self._steps == 0 else {}
-        self._device.update(self._update.run(self._made, self._device, gradients, first))
-        self._steps += 1
-        self._optimizer._opt_called = True  # torch's schedulers of rates ask for it
 
     def _results(self, found: Sequence[Arrays]) -> Any:
         exported, options = self._exported, self._options
         assert exported is not None
         mode, period, parts = options.output_mode, options.output_return_period, options.Training.gradient_accumulation
-        values = [chosen([f[name] for f in found], mode, period, parts) for name in exported.outputs]
+        copies = options.replication_factor
+        values = [chosen([f[name] for f in found], mode, period, parts, copies) for name in exported.outputs]
         for short, (long, own, every) in options.anchored_tensors.items():
             way = (mode, period) if own is None else (own, every)
-            self._anchors[short] = narrow_tensor(chosen([f[long] for f in found], *way, parts))
+            self._anchors[short] = narrow_tensor(chosen([f[long] for f in found], *way, parts, copies))
         return exported.rebuild([narrow_tensor(v) for v in values])
 
     # -- weights
 
-    def _take_weights(self) -> None:
-        """Gives the machine the values of the module's parameters and buffers."""
+    def _seen(self) -> None:
+        """Notes the versions of the module's tensors, which tell whether they change."""
         assert self._exported is not None
-        assert self._step is not None
-        tensors = self._exported.tensors
-        self._device = {n: np.array(tensors[n].detach().numpy()) for n in self._step.variables}
-        self._versions = {n: t._version for n, t in tensors.items()}
+        self._versions = {n: t._version for n, t in self._exported.tensors.items()}
 
     def _give_weights(self) -> None:
         """Gives the module's parameters and buffers the values that they have on the machine."""
-        assert self._exported is not None
-        with torch.no_grad():
-            for name, array in self._device.items():
-                self._exported.tensors[name].copy_(torch.from_numpy(np.array(array)))
-        self._versions = {n: t._version for n, t in self._exported.tensors.items()}
+        assert self._running is not None
+        self._running.give()
+        self._seen()
 
     def _follow_weights(self) -> None:
         """Takes the module's parameters if they were changed, as by training."""
@@ -277,7 +238,9 @@ class PoplarExecutor(Absent):
         assert self._step is not None
         if not self._training and len(self._step.variables) < len(initial(self._step.model, self._exported.tensors)):
             self._build(self._exported)  # the weights were constants so far
-        self._take_weights()
+        assert self._running is not None
+        self._running.take()
+        self._seen()
 
     def copyNamedBuffersToDevice(self) -> None:
         """Gives the machine the buffers that `Options.updatableNamedBuffers` names. Raises PopulusError if it names none."""
@@ -285,13 +248,10 @@ class PoplarExecutor(Absent):
         named = self._options.toDict().get("updatable_buffers")
         if not named:
             raise Error("No named buffers marked as updatable via updatableNamedBuffers option")
-        assert self._exported is not None
-        assert self._step is not None
-        if not {PREFIX + n for n in named} <= set(self._device):
+        assert self._running is not None
+        if not {PREFIX + n for n in named} <= set(self._running.held):
             self.copyWeightsToDevice()
-        for name in named:
-            if (full := PREFIX + name) in self._device:
-                self._device[full] = np.array(self._exported.tensors[full].detach().numpy())
+        self._running.take([full for n in named if (full := PREFIX + n) in self._running.held])
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> Any:
         """Gives the module other parameters, on the machine too."""
@@ -308,33 +268,37 @@ class PoplarExecutor(Absent):
         made = optim.converted(optimizer, names)
         other = optimizer is not self._optimizer
         self._optimizer, self._made = optimizer, made
-        if self._update is not None and not self._update.fits(made):
-            self._update = Update(made, {n: self._device[n] for n in self._update.weights}, self.MACHINE)
-            self._steps = 0
-        if other and self._update is not None:
+        running = self._running
+        if running is not None and running.update is not None and not running.update.fits(made):
+            running.train(made, running.update.weights)
+        if other:
             self._connect()
 
     def _connect(self) -> None:
         """Lets an optimizer of poptorch read and write the states on the machine."""
-        if isinstance(self._optimizer, optim.Optimizer) and self._update is not None:
+        if isinstance(self._optimizer, optim.Optimizer) and self._running is not None and self._running.update is not None:
             kept = self._optimizer._ipu
             self._optimizer.connection = (self._read_states, self._write_states)
             if kept["ipu_state"] is not None:
                 self._write_states(kept)
 
+    def _updated(self) -> tuple[Running, Update]:
+        assert self._running is not None
+        assert self._running.update is not None
+        return self._running, self._running.update
+
     def _read_states(self) -> dict[str, Any]:
-        assert self._update is not None
-        state = {n: torch.from_numpy(np.array(a)) for n, a in self._update.state.items()}
-        return {"ipu_state": state, "ipu_param": {"steps": self._steps}}
+        running, update = self._updated()
+        state = {n: torch.from_numpy(np.array(a)) for n, a in update.state.items()}
+        return {"ipu_state": state, "ipu_param": {"steps": running.steps}}
 
     def _write_states(self, found: Mapping[str, Any]) -> None:
         """Takes states. Raises PopulusError for those of other weights or another optimizer."""
-        assert self._update is not None
+        running, update = self._updated()
         state = {n: np.array(t.numpy()) for n, t in found["ipu_state"].items()}
-        mine = self._update.state
-        if {n: a.shape for n, a in state.items()} != {n: a.shape for n, a in mine.items()}:
+        if {n: a.shape for n, a in state.items()} != {n: a.shape for n, a in update.state.items()}:
             raise Error("the optimizer's state is of another model or another optimizer")
-        self._update.state, self._steps = state, int(found["ipu_param"]["steps"])
+        update.state, running.steps = state, int(found["ipu_param"]["steps"])
 
     # -- the device
 
@@ -366,8 +330,8 @@ class PoplarExecutor(Absent):
 
     def destroy(self) -> None:
         """Forgets the program; the next call compiles again."""
-        self._exported = self._step = self._update = None
-        self._device, self._attached, self._steps = {}, False, 0
+        self._exported = self._step = self._running = None
+        self._attached = False
 
     # -- what else there is to know
 
@@ -414,10 +378,9 @@ class PoplarExecutor(Absent):
 
     def cycleCount(self) -> int:
         """Estimates the cycles of a call, from the model of the machine."""
-        programs = [self.program] * self._count
-        if self._update is not None:
-            programs += [self._update.program] * self._options.device_iterations
-        return sum(int(p.profile().summary["cycles"]) for p in programs)
+        self._compiled()
+        assert self._running is not None
+        return self._running.cycles
 
     def compilationTime(self) -> timedelta:
         """Gives the time that the passes of the program took."""

@@ -208,8 +208,8 @@ def _positive(name: str, value: int) -> int:
 class Options(Group):
     """The options of an `inferenceModel` or a `trainingModel`, each set by a method that gives the options again.
 
-    Honoured: `deviceIterations`, `Training.gradientAccumulation` with its reduction, `outputMode`, `randomSeed`, `useIpuModel`,
-    `connectionType`. Refused, as results would differ: several replicas, synthetic data, automatic loss scaling.
+    Honoured: `deviceIterations`, `replicationFactor`, `Training.gradientAccumulation` with its reduction, `outputMode`, `randomSeed`,
+    `useIpuModel`, `connectionType`. Refused, as results would differ: synthetic data, automatic loss scaling.
     """
 
     FIRST: ClassVar[Mapping[str, Any]] = {
@@ -262,13 +262,8 @@ class Options(Group):
         return self._set(device_iterations=_positive("deviceIterations", device_iterations))
 
     def replicationFactor(self, replication_factor: int) -> Self:
-        """Accepts 1. Raises PopulusError for several replicas."""
-        if _positive("replicationFactor", replication_factor) != 1:
-            raise PopulusError(
-                f"replicationFactor({replication_factor}): a model has one replica; "
-                "Training.gradientAccumulation averages gradients over as many micro batches"
-            )
-        return self._set(replication_factor=1)
+        """Sets how many replicas run the model, each on micro batches of its own. Raises PopulusError for less than 1."""
+        return self._set(replication_factor=_positive("replicationFactor", replication_factor))
 
     def outputMode(self, output_mode: OutputMode, output_return_period: int | None = None) -> Self:
         """Sets the micro batches whose results a call gives; `output_return_period` is the n of `EveryN`."""

@@ -15,17 +15,18 @@ from populus.torch_backend.export import PREFIX, Exported
 _NARROW = {torch.int64: torch.int32, torch.float64: torch.float32}
 
 
-def chosen(values: Sequence[Any], mode: OutputMode, period: int, parts: int) -> Any:
-    """Gives what a call returns of an output: the last value, the sum, or values one after the other along the first dimension.
+def chosen(values: Sequence[Any], mode: OutputMode, period: int, parts: int, copies: int = 1) -> Any:
+    """Gives what a call returns of an output: each replica's last value or sum, or values one after the other.
 
-    `parts`: micro batches of a device iteration; `period`: that of `EveryN`. Scalars become a row.
+    `values`: of each micro batch in turn, those of all `copies` replicas. `parts`: micro batches of a device iteration on a replica;
+    `period`: that of `EveryN`. Several values lie along the first dimension; scalars become a row.
     """
     if mode == OutputMode.Sum:
-        return np.sum(values, axis=0, dtype=values[0].dtype)
-    if mode == OutputMode.Final:
-        return values[-1]
-    if mode == OutputMode.EveryN:
-        values = [v for i, v in enumerate(values) if (i // parts + 1) % period == 0]
+        values = [np.sum(values[k::copies], axis=0, dtype=values[0].dtype) for k in range(copies)]
+    elif mode == OutputMode.Final:
+        values = values[-copies:]
+    elif mode == OutputMode.EveryN:
+        values = [v for i, v in enumerate(values) if (i // (parts * copies) + 1) % period == 0]
     if len(values) == 1:
         return values[0]
     return np.stack(values) if values[0].ndim == 0 else np.concatenate(values)

@@ -26,6 +26,7 @@ from populus.popxl.utils import _to_device_info, held, seen  # pyright: ignore[r
 from populus.program.compile import compile
 from populus.program.program import Program
 from populus.program.replicas import Replicas
+from populus.program.stepper import Schedule, Stepper
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -69,6 +70,10 @@ class Session:
         self._counting = Guard()
         tables = {state for pair in ir.tables().values() for state in pair}
         self._replicas = Replicas(self.program, ir.replication_factor)
+        names = ir.main_graph.names_of_states
+        changes = {names[state]: f"after {state.name}" for state in self._changed if state in names}
+        schedule = Schedule(changes=changes, fetched=self.program.signature.outputs)
+        self._stepper = Stepper(schedule, self._replicas.place, self._replicas.programs)
         self._host = {s: self._first(s) for s in ir.main_graph.states if s not in tables and s.data is not None}  # of each replica
         self._device = dict(self._host)
         self._stale = False  # whether the device's variables are newer than the host's
@@ -158,8 +163,10 @@ class Session:
         """
         self._check_attached()
         streams = {stream: self._dealt(stream, data) for stream, data in (inputs or {}).items()}
-        each = [self._given(k, {s: parts[k] for s, parts in streams.items()}, downcast_inputs) for k in range(self._replicas.count)]
-        results = self._replicas.run(each)
+        here, names = self._replicas.place.here, self.ir.main_graph.names_of_states
+        each = [self._fed({s: parts[k] for s, parts in streams.items()}, downcast_inputs) for k in here]
+        held = [{names[s]: arrays[k] for s, arrays in self._device.items() if s in names} for k in here]
+        results = next(self._stepper.run(lambda *_: each, held, lambda *_: ())).results
         for state in self._changed & self._device.keys():
             self._device[state] = [found[f"after {state.name}"] for found in results]
             self._stale, state.in_sync = True, False
@@ -168,18 +175,17 @@ class Session:
         stores = self.ir.main_graph.stores
         return {stream: self._joined([self._stored(stream, events, found) for found in results]) for stream, events in stores.items()}
 
-    def _given(self, replica: int, inputs: Mapping[HostToDeviceStream, Any], downcast: bool) -> dict[str, NDArray[Any]]:
-        """Gives a replica's inputs of the program."""
+    def _fed(self, inputs: Mapping[HostToDeviceStream, Any], downcast: bool) -> dict[str, NDArray[Any]]:
+        """Gives a replica's inputs of the program, without its variables."""
         given: dict[str, NDArray[Any]] = {}
         for stream, data in inputs.items():
             self._feed(given, stream, data, downcast)
         names = self.ir.main_graph.names_of_states
-        given.update({names[s]: arrays[replica] for s, arrays in self._device.items()})
         tables = self.ir.tables()
         for stream, rows in zip(tables, self.ir.rows()):
             for state in tables[stream]:
                 shape = (rows, *stream.shape) if state is tables[stream][0] else (1,)
-                if state in names and names[state] not in given and not self._lacks(stream, inputs):
+                if state in names and state not in self._device and names[state] not in given and not self._lacks(stream, inputs):
                     given[names[state]] = np.zeros(shape, state.dtype)
         return given
 

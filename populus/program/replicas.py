@@ -40,6 +40,11 @@ class Place:
         mine = count // ranks.size
         return Place(count, range(ranks.rank * mine, (ranks.rank + 1) * mine), ranks)
 
+    @staticmethod
+    def alone() -> Place:
+        """Gives each process a replica of its own, which meets no other."""
+        return Place(1, range(1), World(0, 1))
+
     @property
     def first(self) -> bool:
         """True in the process that writes files and reports."""
@@ -78,9 +83,10 @@ class Replicas:
     """
 
     def __init__(self, program: Program, count: int):
-        self.place = Place(1, range(1), World(0, 1)) if count == 1 else Place.of(count)  # one replica is each rank's own
+        self.place = Place.alone() if count == 1 else Place.of(count)
         self.program, self.count = program, count
-        self._each = [program, *(program.replica() for _ in self.place.here[1:])]
+        self.programs = [program, *(program.replica() for _ in self.place.here[1:])]
+        """The programs of this process's replicas."""
 
     def run(self, inputs: Sequence[Mapping[str, Any]]) -> list[Arrays]:
         """Gives each replica's outputs, from each replica's inputs. Raises PopulusError as `Program.run`, and if replicas do not meet."""
@@ -96,4 +102,4 @@ class Replicas:
         if self.count == 1:
             return [run(self.program, inputs[0])]
         start = self.place.here.start
-        return self.place.everywhere(self.place.run(lambda k: run(self._each[k - start], inputs[k])))
+        return self.place.everywhere(self.place.run(lambda k: run(self.programs[k - start], inputs[k])))

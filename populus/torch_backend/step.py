@@ -13,13 +13,18 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
+from populus.lowering.popart.accumulate import PopartAccumulatePass
 from populus.lowering.popart.autodiff import PopartAutodiffPass
 from populus.lowering.popart.seed import PopartSeedPass
-from populus.lowering.popart.training_names import SEED, gradient_name
+from populus.lowering.popart.training_names import accumulated_name, gradient_name
 from populus.program.compile import compile
+from populus.program.replicas import Place
+from populus.program.stepper import Schedule, Stepper
 from populus.torch_backend.export import Exported, reached, reads
 
 if TYPE_CHECKING:
+    from xdsl.passes import ModulePass
+
     from populus.program.source import Arrays
 
 # Before the first of these, the IR has all ops of a model, and none that a machine needs.
@@ -65,7 +70,9 @@ class Step:
     """A program of one batch.
 
     `variables`: names of initializers that are inputs of the program, beside those of the model. `wrt`: those and inputs, whose
-    gradients of `differentiated` (names of outputs) it gives; a name on which these do not depend has none.
+    gradients of `differentiated` (names of outputs) it gives; a name on which these do not depend has none. `parts`: of several, the
+    program adds the gradients up, and gives those of one run for the names of `kept` alone. `changed`: variables, each with the output
+    that replaces it for the next run.
     Raises PopulusError for what cannot be compiled.
     """
 
@@ -77,6 +84,9 @@ class Step:
         variables: Iterable[str] = (),
         wrt: Iterable[str] = (),
         differentiated: Sequence[str] = (),
+        parts: int = 1,
+        kept: Iterable[str] = (),
+        changed: Mapping[str, str] | None = None,
     ):
         self.model = pruned(exported.model, outputs)
         self.inputs, self.outputs, self.differentiated = exported.inputs, list(outputs), list(differentiated)
@@ -86,28 +96,39 @@ class Step:
         self.wrt = tuple(n for n in wrt if n in before)
         pipeline = Pipeline.named("inference")
         first = next(p.name for p in pipeline.passes if p.name in _LATER)
-        passes = [PopartAutodiffPass(self.wrt, outputs=tuple(self.differentiated))] if self.wrt else []
+        passes: list[ModulePass] = [PopartAutodiffPass(self.wrt, outputs=tuple(self.differentiated))] if self.wrt else []
+        if self.wrt and parts > 1:
+            passes.append(PopartAccumulatePass(parts, "add", wide=False, weights=self.wrt, kept=tuple(n for n in kept if n in self.wrt)))
+        sums = {gradient_name(n): (gradient_name if parts == 1 else accumulated_name)(n) for n in self.wrt}
+        self.schedule = Schedule(parts=parts, sums=sums, changes=changed or {})
         pipeline = pipeline.insert_before(first, PopartSeedPass(), *passes)
         if self.variables:
             pipeline = Pipeline((OnnxExposeWeightsPass(self.variables), *pipeline.passes))
         self.program = compile(
             self.model, pipeline=pipeline, target=machine.target, tiles=machine.tiles, engine=machine.engine, narrow=machine.narrow
         )
+        self._alone = Stepper(Schedule(), Place.alone(), [self.program])
         self._types = {n: (dtype_of(t.element_type), t.get_shape()) for n, t in self.program.signature.inputs.items()}
 
-    def run(
-        self, inputs: Sequence[Any], weights: Arrays, seed: Sequence[int], cotangents: Mapping[str, Any] | None = None
-    ) -> tuple[Arrays, Arrays]:
-        """Gives the outputs by name, and the gradients of `wrt` by name. `cotangents`: arrays or numbers; zeros if there is none."""
+    def feed(self, inputs: Sequence[Any], cotangents: Mapping[str, Any] | None = None) -> Arrays:
+        """Gives what a run takes. `cotangents`: arrays or numbers, by names of `differentiated`; zeros where there is none."""
         given = {n: a for n, a in zip(self.inputs, inputs) if n in self._types}
-        given.update({n: weights[n] for n in self.variables})
-        if SEED in self._types:
-            given[SEED] = np.random.SeedSequence(list(seed)).generate_state(2, np.uint32)
         if self.wrt:
             for name in self.differentiated:
                 _, shape = self._types[gradient_name(name)]
                 given[gradient_name(name)] = np.broadcast_to((cotangents or {}).get(name, 0.0), shape)
-        found = self.program.run({n: np.asarray(a, self._types[n][0]) for n, a in given.items()})
+        return {n: np.asarray(a, self._types[n][0]) for n, a in given.items()}
+
+    def held(self, weights: Arrays) -> Arrays:
+        """Gives the variables, in the program's types."""
+        return {n: np.asarray(weights[n], self._types[n][0]) for n in self.variables}
+
+    def run(
+        self, inputs: Sequence[Any], weights: Arrays, seed: Sequence[int], cotangents: Mapping[str, Any] | None = None
+    ) -> tuple[Arrays, Arrays]:
+        """Gives the outputs by name, and the gradients of `wrt` by name, of one batch."""
+        feed = self.feed(inputs, cotangents)
+        found = next(self._alone.run(lambda *_: [feed], [self.held(weights)], lambda *_: seed)).results[0]
         return {n: found[n] for n in self.outputs}, {n: found[gradient_name(n)] for n in self.wrt}
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.passes import ModulePass
 
 from populus.dialects.support.diagnostics import PopulusError, where
-from populus.dialects.support.element_types import dtype_of, element_of, tensor
+from populus.dialects.support.element_types import element_of, tensor
 from populus.dialects.support.guard import Guard
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.expose_weights import OnnxExposeWeightsPass
@@ -23,12 +23,13 @@ from populus.lowering.popart.pipeline import PopartPipelinePass
 from populus.lowering.popart.replicate import PopartReplicatePass
 from populus.lowering.popart.shard import PopartShardPass
 from populus.lowering.popart.synchronise import PopartSynchronisePass
-from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE, SEED, accumulated_name, gradient_name, rows_name, updated_name
+from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE, accumulated_name, gradient_name, rows_name, updated_name
 from populus.lowering.poplar.merge import PoplarMergePass
 from populus.program.compile import compiled
 from populus.program.options import MachineOptions
 from populus.program.program import Program, computed
 from populus.program.replicas import Place
+from populus.program.stepper import Runner, Schedule, Stepper
 from populus.program.watch import watch
 from populus.runtime.engine.states import are_kept
 
@@ -149,6 +150,25 @@ class Ran:
     arguments: Arrays
 
 
+class _InMemory:
+    """A program that keeps inputs, each with the output that replaces it, in its memory."""
+
+    def __init__(self, program: Program, session: Session, pairs: Mapping[str, str]):
+        self.program, self.session, self.pairs = program, session, pairs
+        self.signature: Signature = program.signature.without(pairs)
+
+    def run(self, inputs: Mapping[str, Any], /) -> Arrays:
+        """Computes the outputs, and does not commit what it keeps. The views among them are of its memory."""
+        if (watching := watch()) is not None:
+            watching.count(self.program)
+        results = computed(self.signature, inputs, lambda arrays: self.session.run(arrays, commit=False))
+        return results | {output: self.session.memory_of(name, next=True) for name, output in self.pairs.items()}
+
+    def memory(self) -> Arrays:
+        """Gives views of what is kept, as the last run took it."""
+        return {name: self.session.memory_of(name) for name in self.pairs}
+
+
 class Programs:
     """The programs `step` (gradients, and new weights for an update of one batch), `update` (new weights) and `forward` (inference losses).
 
@@ -170,7 +190,17 @@ class Programs:
         self._steps = [programs[k % recipe.stages] for k in place.here]
         self._steps = [p if p not in self._steps[:i] else p.replica() for i, p in enumerate(self._steps)]
         self._updates = self._steps if recipe.accumulate == 1 else [self.update, *(self.update.replica() for _ in place.here[1:])]
-        self._kept: tuple[Session, Mapping[str, str], Signature] | None = None
+        self._kept: _InMemory | None = None
+        self._stepper = self._stepping(self._steps)
+
+    def _stepping(self, runs: Sequence[Runner]) -> Stepper:
+        """Gives the steps of these programs: an update is of `accumulate` runs."""
+        recipe, several = self.recipe, self.recipe.accumulate > 1
+        changes = {name: updated_name(name) for name in self.statistics}
+        made = Schedule(parts=recipe.accumulate, changes=changes, draws=recipe.micro_batches)
+        if several:
+            made = replace(made, sums=recipe.sums, means=(LOSS,))
+        return Stepper(made, self.place, runs, self._updates if several else (), self.whole.signature.inputs)
 
     def keep(self, pairs: Mapping[str, str]) -> Session | None:
         """Keeps inputs, each with the output that replaces it, in the memory of the step's program, and gives the engine that has them.
@@ -188,13 +218,14 @@ class Programs:
             return None
         module, sample = program.module("poplar"), options.sample or 0
         session = Session(module, engine=options.engine, sample=sample, threads=options.threads, states=pairs)
-        self._kept = session, pairs, program.signature.without(pairs)
+        self._kept = _InMemory(program, session, pairs)
+        self._stepper = self._stepping([self._kept])
         return session
 
     def commit(self) -> None:
         """Replaces what the program keeps by what the last run computed."""
         if self._kept is not None:
-            self._kept[0].commit()
+            self._kept.session.commit()
 
     @property
     def forward(self) -> Program:
@@ -247,80 +278,30 @@ class Programs:
         """
         import numpy as np
 
-        n, stages, start = self.recipe.accumulate, self.recipe.stages, self.place.here.start
+        n, stages, here = self.recipe.accumulate, self.recipe.stages, self.place.here
         count = self.place.count // stages
-        if n * self.place.count == 1:
-            return [self._one(0, inputs, batch, held[0], scalars, [*seed, 0])]
-        for name, array in inputs.items():
+        alone = n * self.place.count == 1
+        for name, array in () if alone else inputs.items():
             if np.shape(array)[:1] != (n * batch,):
                 times = f"{n} times " if n > 1 else ""
                 raise PopulusError(f"'{name}' is {list(np.shape(array))}; an update is of {times}{batch} samples")
-        mine = batch // count
 
-        def dealt(array: Any, k: int) -> NDArray[Any]:
+        def dealt(array: Any, part: int, k: int) -> NDArray[Any]:
             whole = np.asarray(array)
-            return whole.reshape(n, count, mine, *whole.shape[1:])[:, k].reshape(n * mine, *whole.shape[1:])
+            return whole.reshape(n, count, batch // count, *whole.shape[1:])[part, k // stages]
 
-        def one(k: int) -> Ran:
-            parts = {name: dealt(a, k // stages) for name, a in inputs.items()}
-            words = [*seed] if count == 1 else [*seed, k // stages]
-            if n == 1:
-                return self._one(k - start, parts, mine, held[k - start], scalars, [*words, 0])
-            return self._several(k - start, parts, mine, held[k - start], scalars, words)
+        def feed(_: int, part: int) -> list[Mapping[str, Any]]:
+            return [inputs if alone else {name: dealt(a, part, k) for name, a in inputs.items()} for k in here]
 
-        return self.place.run(one)
+        def words(number: int, k: int) -> list[int]:
+            return [*seed, number] if count == 1 else [*seed, k // stages, number]
 
-    def _one(self, i: int, inputs: Mapping[str, Any], batch: int, held: Arrays, scalars: Arrays, words: list[int]) -> Ran:
-        given = self._seeded({**inputs, **held, **scalars}, words)
-        if self._kept is not None:
-            return self._one_kept(*self._kept, given)
-        if self.recipe.stages > 1:
-            wanted = self._steps[i].signature.inputs
-            given = {name: a for name, a in given.items() if name in wanted}
-        results = self._steps[i].run(given)
-        return Ran(float(results[LOSS]), results, given)
-
-    def _one_kept(self, session: Session, pairs: Mapping[str, str], signature: Signature, given: Arrays) -> Ran:
-        """Runs the program that keeps weights and states. The views in the result are of its memory."""
-        if (watching := watch()) is not None:
-            watching.count(self.step)
-        results = computed(signature, given, lambda arrays: session.run(arrays, commit=False))
-        results |= {output: session.memory_of(name, next=True) for name, output in pairs.items()}
-        return Ran(float(results[LOSS]), results, {**given, **{name: session.memory_of(name) for name in pairs}})
-
-    def _several(self, i: int, inputs: Mapping[str, Any], batch: int, held: Arrays, scalars: Arrays, words: list[int]) -> Ran:
-        """Runs the batches of one update, and then the update, on replica i of those here."""
-        import numpy as np
-
-        n, wanted = self.recipe.accumulate, self.step.signature.inputs
-        moved = {name: a for name, a in held.items() if name in wanted}
-        sums = {name: np.zeros((t := wanted[name]).get_shape(), dtype_of(t.element_type)) for name in self.recipe.sums.values()}
-        losses: list[float] = []
-        given: Arrays = {}
-        results: Arrays = {}
-        for run in range(n):
-            parts = {name: a[run * batch : (run + 1) * batch] for name, a in inputs.items()}
-            given = {**parts, **moved, **sums, **{s: a for s, a in scalars.items() if s in wanted}}
-            given = self._seeded(given, [*words, run])
-            results = self._steps[i].run(given)
-            losses.append(float(results[LOSS]))
-            sums = {name: results[name] for name in sums}
-            moved.update({w: results[updated_name(w)] for w in moved if updated_name(w) in results})  # running statistics
-        loss = sum(losses) / n
-        own = {LOSS: np.asarray(loss, results[LOSS].dtype), **{updated_name(w): moved[w] for w in self.statistics}}
-        gradients = {name: sums[sum] for name, sum in self.recipe.sums.items()}
-        needed = self.update.signature.inputs
-        given_to_update = {**{name: a for name, a in {**held, **own}.items() if name in needed}, **gradients, **scalars}
-        results = {**own, **self._updates[i].run(given_to_update)}
-        return Ran(float(results[LOSS]) if self.place.count > 1 else loss, results, given)
-
-    def _seeded(self, given: Arrays, words: list[int]) -> Arrays:
-        """Adds the seed words of the random numbers, if the program has any."""
-        import numpy as np
-
-        if SEED not in self.whole.signature.inputs:
-            return given
-        return {**given, SEED: np.random.SeedSequence(words).generate_state(2 * self.recipe.micro_batches, np.uint32)}
+        *_, last = self._stepper.run(feed, held, words, lambda _: scalars)
+        losses = [float(results[LOSS]) for results in last.results]
+        if n > 1 and self.place.count == 1:
+            losses = [means[LOSS] for means in last.means]  # in the host's precision
+        memory = {} if self._kept is None else self._kept.memory()
+        return [Ran(loss, results, {**given, **memory}) for loss, results, given in zip(losses, last.results, last.arguments)]
 
     def first_place(self, ran: Sequence[Ran]) -> str:
         """Names the first op of the step that gives a NaN, or else an infinity, on the first replica that has one, by running op by op."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -69,11 +70,34 @@ def lamb(w, g, t, s, k):
     return w - RATE * np.linalg.norm(w) / np.linalg.norm(x) * x
 
 
-def adamax(w, g, t, s, k):
+def lamb_limited(w, g, t, s, k):
+    x = moments(g, t, s, k) + DECAY * w
+    return w - RATE * min(np.linalg.norm(w), k["limit"]) / np.linalg.norm(x) * x
+
+
+def adam_biased(w, g, t, s, k):
+    return w - RATE * moments(g + DECAY * w, 1e9, s, k)  # after so many steps both corrections are 1
+
+
+def adamax(w, g, t, s, k, outside=False):
     d, b1, b2 = g + DECAY * w, 1 - k["rest1"], 1 - k["rest2"]
     s["mean"] = b1 * s["mean"] + (1 - b1) * d
-    s["square"] = np.maximum(b2 * s["square"], np.abs(d) + k["epsilon"])
-    return w - RATE / (1 - b1**t) * s["mean"] / s["square"]
+    s["square"] = np.maximum(b2 * s["square"], np.abs(d) + (0 if outside else k["epsilon"]))
+    return w - RATE / (1 - b1**t) * s["mean"] / (s["square"] + (k["epsilon"] if outside else 0))
+
+
+def adamax_outside(w, g, t, s, k):
+    return adamax(w, g, t, s, k, outside=True)
+
+
+def velocity(w, g, t, s, k, ahead=False):
+    d = g + DECAY * w
+    s["velocity"] = k["momentum"] * s["velocity"] + (1 - k["damping"]) * d
+    return w - RATE * (d + k["momentum"] * s["velocity"] if ahead else s["velocity"])
+
+
+def velocity_ahead(w, g, t, s, k):
+    return velocity(w, g, t, s, k, ahead=True)
 
 
 def rmsprop(w, g, t, s, k, centered=False):
@@ -82,6 +106,29 @@ def rmsprop(w, g, t, s, k, centered=False):
     if centered:
         s["mean"] = b * s["mean"] + (1 - b) * d
     s["velocity"] = k["momentum"] * s["velocity"] + d / (np.sqrt(s["square"] - s["mean"] ** 2) + k["epsilon"])
+    return w - RATE * s["velocity"]
+
+
+def rmsprop_inside(w, g, t, s, k):
+    d, b = g + DECAY * w, 1 - k["rest"]
+    s["square"] = b * s["square"] + (1 - b) * d**2
+    s["velocity"] = k["momentum"] * s["velocity"] + d / np.sqrt(s["square"] + k["epsilon"])
+    return w - RATE * s["velocity"]
+
+
+def rmsprop_sum(w, g, t, s, k):
+    d = g + DECAY * w
+    s["square"] = s["square"] + d**2
+    s["velocity"] = k["momentum"] * s["velocity"] + d / (np.sqrt(s["square"]) + k["epsilon"])
+    return w - RATE * s["velocity"]
+
+
+def rmsprop_moving(w, g, t, s, k):
+    d, b = g + DECAY * w, 1 - k["rest"]
+    s["square"] = b * s["square"] + (1 - b) * d**2
+    x = np.sqrt(s["mean"] + k["epsilon"]) / np.sqrt(s["square"] + k["epsilon"]) * d
+    s["mean"] = b * s["mean"] + (1 - b) * x**2
+    s["velocity"] = k["momentum"] * s["velocity"] + x
     return w - RATE * s["velocity"]
 
 
@@ -104,16 +151,25 @@ def adadelta(w, g, t, s, k):
 
 
 ADAM = {"rest1": 0.1, "rest2": 0.001, "epsilon": 1e-8}
-ROWS: list[tuple[type[train.OptimizerOp], Any, dict[str, float], dict[str, bool]]] = [
+RMSPROP = {"rest": 0.01, "epsilon": 1e-8, "momentum": 0.5}
+ROWS: list[tuple[type[train.OptimizerOp], Any, dict[str, float], dict[str, bool | str]]] = [
     (train.SgdOp, sgd, {}, {}),
     (train.MomentumOp, momentum, {"momentum": 0.9, "damping": 0.2}, {}),
     (train.MomentumOp, nesterov, {"momentum": 0.9, "damping": 0.0}, {"nesterov": True}),
+    (train.VelocityOp, velocity, {"momentum": 0.9, "damping": 0.2}, {}),
+    (train.VelocityOp, velocity_ahead, {"momentum": 0.9, "damping": 0.2}, {"nesterov": True}),
     (train.AdamOp, adam, ADAM, {}),
+    (train.AdamOp, adam_biased, ADAM, {"biased": True}),
     (train.AdamWOp, adamw, ADAM, {}),
-    (train.LambOp, lamb, ADAM, {}),
+    (train.LambOp, lamb, {**ADAM, "limit": math.inf}, {}),
+    (train.LambOp, lamb_limited, {**ADAM, "limit": 0.5}, {}),
     (train.AdaMaxOp, adamax, ADAM, {}),
-    (train.RmsPropOp, rmsprop, {"rest": 0.01, "epsilon": 1e-8, "momentum": 0.5}, {}),
-    (train.RmsPropOp, rmsprop_centered, {"rest": 0.01, "epsilon": 1e-8, "momentum": 0.5}, {"centered": True}),
+    (train.AdaMaxOp, adamax_outside, {**ADAM, "epsilon": 0.25}, {"outside": True}),
+    (train.RmsPropOp, rmsprop, RMSPROP, {}),
+    (train.RmsPropOp, rmsprop_centered, RMSPROP, {"centered": True}),
+    (train.RmsPropOp, rmsprop_inside, {**RMSPROP, "epsilon": 0.25}, {"inside": True}),
+    (train.RmsPropOp, rmsprop_sum, RMSPROP, {"squares": "sum"}),
+    (train.RmsPropOp, rmsprop_moving, {**RMSPROP, "epsilon": 1e-6}, {"moving": True}),
     (train.AdagradOp, adagrad, {"slowing": 0.1, "epsilon": 1e-10}, {}),
     (train.AdadeltaOp, adadelta, {"rest": 0.1, "epsilon": 1e-6}, {}),
 ]

@@ -66,6 +66,14 @@ def test_replicas_learn_as_one_that_accumulates_their_batches(kind, parts):
     np.testing.assert_array_equal(weights[0], weights[1])
 
 
+def test_gradients_meet_in_one_collective_of_the_update():
+    made, _, _ = session(2)
+    made.prepareDevice()
+    (update, _), text = made._updates, str(made._updates[0].module("popops"))
+    assert text.count("gcl.all_reduce") == 1 and "gcl" not in str(made.program.module("popops"))
+    assert update.signature.inputs["Gradient___w"].get_shape() == (3, 2)
+
+
 @pytest.mark.parametrize(("anchor", "shape"), [("All", (3, 2, 4, 2)), ("Final", (2, 4, 2)), ("Sum", (2, 4, 2))])
 def test_anchors_have_a_row_for_each_replica(anchor, shape):
     made, x, y = session(2, batches=3, anchors=(anchor,), train=False)

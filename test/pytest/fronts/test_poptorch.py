@@ -310,7 +310,7 @@ def test_without_floating_point_exceptions_a_run_goes_on():
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
-        (lambda o: o.replicationFactor(4), PopulusError, r"replicationFactor\(4\): a model has one replica"),
+        (lambda o: o.replicationFactor(0), PopulusError, r"replicationFactor\(0\); a whole number from 1 on is expected"),
         (lambda o: o.deviceIterations(0), PopulusError, r"deviceIterations\(0\); a whole number from 1 on is expected"),
         (lambda o: o.enableSyntheticData(True), PopulusError, "Options.enableSyntheticData is not there"),
         (lambda o: o.Training.setAutomaticLossScaling(True), PopulusError, "set loss_scaling of the optimizer"),
