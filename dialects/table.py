@@ -23,6 +23,8 @@ DIALECTS: dict[str, Callable[[], Dialect]] = {
     "data": lazily("populus.dialects.data:DATA"),
     "expr": lazily("populus.dialects.expr:EXPR"),
     "onnx": lazily("populus.dialects.onnx:ONNX"),
+    "stablehlo": lazily("populus.dialects.stablehlo:STABLEHLO"),
+    "chlo": lazily("populus.dialects.stablehlo:CHLO"),
     "popart": lazily("populus.dialects.popart:POPART"),
     "train": lazily("populus.dialects.popart.train:TRAIN"),
     "sparse": lazily("populus.dialects.popart.sparse:SPARSE"),

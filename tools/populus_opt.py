@@ -17,7 +17,6 @@ from xdsl.xdsl_opt_main import VersionAction, xDSLOptMain
 from populus.dialects.data import Handle, blobs_of, load_blobs, save_blobs
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, verify
 from populus.dialects.support.output_files import check_places, replacing
-from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import DIALECTS
 from populus.lowering.driver import extensions
 from populus.lowering.driver.files import decode, in_file, parse_message, text_of, weights_beside, write_module
@@ -25,6 +24,8 @@ from populus.lowering.driver.legality import verify_legal
 from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.phases import PHASES
 from populus.lowering.driver.pipeline import Pipeline, Timing
+from populus.lowering.stablehlo.importer import needs_jaxlib, read_text
+from populus.lowering.stablehlo.jaxlib_reader import generic_text
 from populus.tools.command import ArgumentParser, SourceError, UsageError, dims_of, reporting
 from populus.tools.formats import TARGETS, WRITERS
 from populus.tools.judges import judging
@@ -143,9 +144,11 @@ class PopulusOpt(xDSLOptMain):
             self.blobs = load_blobs(self.args.weights)
         elif self.args.input_file is not None and not self.blobs:
             self.blobs = weights_beside(self.args.input_file)
-        text = "\n" * self._line + decode(io.read(), name)  # so that locations in a part have the file's line numbers
+        content = io.read()
+        text = generic_text(content, name) if needs_jaxlib(content) else decode(content, name)
+        text = "\n" * self._line + text  # so that locations in a part have the file's line numbers
         try:
-            return LocatingParser(self.ctx, text, name).parse_module()
+            return read_text(self.ctx, text, name)
         except ParseError as error:
             message = parse_message(error)
             raise SourceError(message, source_line(error)) from error

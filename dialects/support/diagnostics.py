@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import DiagnosticException, VerifyException
 from populus.dialects.support.errors import PopulusWarning as PopulusWarning  # noqa: PLC0414, as others import it from here
 from populus.dialects.support.errors import ProgramError
 
-TENSORS = ("onnx", "popart", "popops", "poplin", "popnn", "poprand", "gcl", "host", "data")
+TENSORS = ("onnx", "stablehlo", "chlo", "popart", "popops", "poplin", "popnn", "poprand", "gcl", "host", "data")
 """The dialects of ops on tensors."""
 
 

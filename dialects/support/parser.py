@@ -43,6 +43,15 @@ class _Element(Parser._TensorLiteralElement):  # pyright: ignore[reportPrivateUs
             return super().to_float(parser)
         return next(type.iter_unpack(int(bits, 16).to_bytes(type.compile_time_size, "little")))
 
+    def to_complex(self, parser: AttrParser, type: ComplexType[Any]) -> Any:
+        part, texts = type.element_type, [text.strip() for text in self.span.text.strip("()").split(",")]
+        if not isinstance(part, AnyFloat):
+            return super().to_complex(parser, type)
+        size = part.compile_time_size
+        hexadecimal = [text[:2] in ("0x", "0X") for text in texts]
+        bits = [int(text, 16).to_bytes(size, "little") if h else b"" for text, h in zip(texts, hexadecimal)]
+        return tuple(next(part.iter_unpack(b)) if h else float(text) for text, b, h in zip(texts, bits, hexadecimal))
+
     def to_type(self, parser: AttrParser, type: Any) -> Any:
         if isinstance(parser, LocatingParser):
             parser.element = type
@@ -98,6 +107,18 @@ class LocatingParser(Parser):
         if DYNAMIC_INDEX in type.get_shape():
             self.raise_error("Dense literal attribute should have a static shape.")
         return type
+
+    def _parse_optional_complex(self) -> tuple[Any, Span] | None:
+        # xDSL wants both parts to be floats, or both integers; hexadecimal floats look like integers.
+        begin = self._current_token.span
+        if self.parse_optional_punctuation("(") is None:
+            return None
+        real, _ = self._parse_bool_int_or_float()
+        self.parse_punctuation(",")
+        imag, _ = self._parse_bool_int_or_float()
+        end = self._current_token.span.end
+        self.parse_punctuation(")")
+        return (real, imag), Span(begin.start, end, begin.input)
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         """Parses a module. Raises ParseError, also if brackets or regions are nested deeper than Python's stack."""

@@ -16,7 +16,8 @@ from xdsl.utils.exceptions import ParseError, UnregisteredConstructException
 from populus.dialects.data import TABLE, Handle, blobs_of, load_blobs, save_blobs
 from populus.dialects.support.diagnostics import PopulusError, verify
 from populus.dialects.support.output_files import replacing_all
-from populus.dialects.support.parser import LocatingParser
+from populus.lowering.stablehlo.importer import needs_jaxlib, read_text
+from populus.lowering.stablehlo.jaxlib_reader import generic_text
 
 
 @contextmanager
@@ -45,7 +46,7 @@ def parse_text(ctx: Context, text: str, name: str) -> ModuleOp:
     Raises PopulusError `name:line:column: ...` for malformed text, and for a module that fails verification.
     """
     try:
-        module = LocatingParser(ctx, text, name).parse_module()
+        module = read_text(ctx, text, name)
     except ParseError as error:
         raise PopulusError(parse_message(error)) from error
     except UnregisteredConstructException as error:
@@ -95,7 +96,8 @@ def read_module(ctx: Context, path: str | os.PathLike[str], weights: str | os.Pa
     Raises PopulusError if a file is not readable, the text is malformed, or the module fails verification.
     """
     name = os.fspath(path)
-    text = decode(read_bytes(path), name)
+    content = read_bytes(path)
+    text = generic_text(content, name) if needs_jaxlib(content) else decode(content, name)
     blobs = load_blobs(weights) if weights is not None else weights_beside(path)
     module = parse_text(ctx, text, name)
     assert all(TABLE.key(handle) for handle in blobs)  # keeps the contents alive until here

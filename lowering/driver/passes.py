@@ -15,6 +15,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "onnx-host-calls": lazily("populus.lowering.onnx.host_calls:OnnxHostCallsPass"),
     "onnx-fold-constants": lazily("populus.lowering.onnx.fold_constants:OnnxFoldConstantsPass"),
     "onnx-to-popart": lazily("populus.lowering.onnx.to_popart:OnnxToPopartPass"),
+    "stablehlo-to-popart": lazily("populus.lowering.stablehlo.to_popart:StablehloToPopartPass"),
     "popart-cse": lazily("populus.lowering.popart.cse:PopartCsePass"),
     "popart-fuse": lazily("populus.lowering.popart.fuse:PopartFusePass"),
     "popart-synchronise": lazily("populus.lowering.popart.synchronise:PopartSynchronisePass"),

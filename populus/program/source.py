@@ -13,7 +13,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from populus.dialects.support.constant_pool import sharing
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, verify
 from populus.dialects.table import context
 from populus.lowering.driver import extensions
 from populus.lowering.driver.files import in_file, read_module
@@ -100,14 +100,14 @@ class Source:
             return self._imported(ctx, self.opened)
         if isinstance(self.model, ModuleOp):
             self._refuse_dims("a module")
-            return self.model.clone()
+            return from_stablehlo(ctx, self.model.clone())
         if isinstance(self.model, str | os.PathLike):
             path = Path(self.model)
             if not path.exists():
                 raise PopulusError(f"{path}: no such file")
             if path.suffix == ".mlir":
                 self._refuse_dims(str(path))
-                return read_module(ctx, path)
+                return from_stablehlo(ctx, read_module(ctx, path))
             if path.suffix != ".onnx":
                 raise PopulusError(f"{path}: neither .onnx nor .mlir")
         return self._imported(ctx, self.model)
@@ -126,6 +126,16 @@ class Source:
     def _refuse_dims(self, what: str) -> None:
         if self.dims:
             raise PopulusError(f"{what} has no symbolic dimensions; dims are for ONNX models")
+
+
+def from_stablehlo(ctx: Context, module: ModuleOp) -> ModuleOp:
+    """Converts a program of StableHLO to the level `popart`; gives any other module as it is. Raises PopulusError."""
+    if any(op.name.startswith(("stablehlo.", "chlo.")) for op in module.walk()):
+        from populus.lowering.stablehlo.to_popart import StablehloToPopartPass
+
+        StablehloToPopartPass().apply(ctx, module)
+        verify(module)
+    return module
 
 
 def level_of(module: ModuleOp) -> str:

@@ -29,10 +29,11 @@ FOLDERS = ("dialects", "lowering", "runtime", "tools")
 TABLES = {
     "dialects": ("", "signature", "base", "support", "expr"),
     "dialects/onnx": ("",),
+    "dialects/stablehlo": ("",),
     "dialects/popart": ("",),
     "dialects/popops": ("",),
     "dialects/poplar": ("", "machines"),
-    "lowering": ("", "driver", "onnx", "popart", "popops", "poplar", "poplar/plan"),
+    "lowering": ("", "driver", "onnx", "stablehlo", "popart", "popops", "poplar", "poplar/plan"),
     "runtime": (
         "",
         "engine",
@@ -201,7 +202,7 @@ def test_a_circle_of_imports_is_found():
 def test_every_file_of_lowering_has_a_room():
     assert [p.name for p in (ROOT / "lowering").glob("*.py")] == ["__init__.py"]
     folders = {p.parent.name for p in (ROOT / "lowering").glob("*/__init__.py")}
-    assert folders == {"driver", "onnx", "popart", "popops", "poplar"}
+    assert folders == {"driver", "onnx", "stablehlo", "popart", "popops", "poplar"}
 
 
 def test_every_pass_of_lowering_is_in_the_table():

@@ -1,0 +1,172 @@
+"""Reads any form of StableHLO by jaxlib, and expands what is defined by other ops.
+
+jaxlib is an extra: it is imported by name when a text wants it.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any
+
+from populus.dialects.support.diagnostics import PopulusError
+
+BYTECODE = b"ML\xefR"
+PLACE = "populus.place"
+KEPT = frozenset(["acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "sinh", "tan"])
+"""The ops of chlo that stay, on real numbers: `popart` has them."""
+INSTALL = "install jaxlib, which reads it: pip install 'populus-tiles[jax]'"
+
+
+def _mlir(name: str) -> Any:
+    """Imports a module of jaxlib's MLIR."""
+    return import_module(f"jaxlib.mlir.{name}")
+
+
+def generic_text(content: bytes, name: str) -> str:
+    """Reads any form by jaxlib and prints the generic one, in which each op has its place.
+
+    Raises PopulusError if jaxlib is not installed, or cannot read the content.
+    """
+    try:
+        ir, stablehlo = _mlir("ir"), _mlir("dialects.stablehlo")
+    except ImportError:
+        kind = "bytecode" if content.startswith(BYTECODE) else "StableHLO in its pretty form"
+        raise PopulusError(f"{name}: {kind}; {INSTALL}") from None
+    context = new_context()
+    try:
+        if content.startswith(BYTECODE):
+            module = _portable(context, stablehlo, content, name) or ir.Module.parse(content, context)
+        else:
+            module = ir.Module.parse(content.decode(), context)
+        prepare(module, context)
+    except (ir.MLIRError, ValueError) as error:
+        raise PopulusError(_message(str(error), name)) from None
+    return printed(module)
+
+
+def printed(module: Any) -> str:
+    """Prints a module of jaxlib in the generic form."""
+    return str(module.operation.get_asm(print_generic_op_form=True, enable_debug_info=False))
+
+
+def new_context() -> Any:
+    """Makes a context of jaxlib with the dialects that it has."""
+    registry = _mlir("ir").DialectRegistry()
+    _mlir("_mlir_libs._jax_mlir_ext").register_dialects(registry)
+    context = _mlir("ir").Context()
+    context.append_dialect_registry(registry)
+    for name in ("stablehlo", "chlo"):
+        _mlir(f"dialects.{name}").register_dialect(context)
+    context.load_all_available_dialects()
+    return context
+
+
+def _portable(context: Any, stablehlo: Any, content: bytes, name: str) -> Any:
+    """Reads a portable artefact; None for other bytecode. Raises PopulusError for one of a newer version."""
+    stated = re.search(rb"StableHLO_v(\d+)\.(\d+)\.(\d+)", content[:64])
+    if stated is None:
+        return None
+    version, ours = b".".join(stated.groups()).decode(), str(stablehlo.get_current_version())
+    if [int(n) for n in version.split(".")] > [int(n) for n in ours.split(".")]:
+        raise PopulusError(f"{name}: a portable artefact of StableHLO {version}; jaxlib here reads up to {ours}; write it for that version")
+    return stablehlo.deserialize_portable_artifact(context, content)
+
+
+def _message(text: str, name: str) -> str:
+    """Makes one line of jaxlib's message: place and reason."""
+    found = re.search(r'error: "?([^":\n]*)"?:(\d+):(\d+): (.*)', text)
+    if found is not None:
+        return f"{name}:{found[2]}:{found[3]}: {found[4]}"
+    reason = " ".join(text.split()).removeprefix("Unable to parse module assembly: ").removeprefix("error: ")
+    return f"{name}: {reason or 'jaxlib cannot read it'}"
+
+
+def prepare(module: Any, context: Any) -> None:
+    """Expands a module of jaxlib to what has a conversion, and marks each op with its place. Raises ir.MLIRError."""
+    ir = _mlir("ir")
+    found = {"chlo": False, "quant": False, "dynamic": False}
+
+    def look(operation: Any) -> Any:
+        for attribute in list(operation.attributes):
+            attribute_name = str(attribute if isinstance(attribute, str) else attribute.name)
+            if attribute_name.startswith(("sdy.", "mhlo.")):
+                del operation.attributes[attribute_name]
+        types = " ".join(str(v.type) for v in operation.results)
+        found["quant"] |= "!quant." in types
+        found["dynamic"] |= "?" in types
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    found["chlo"] = _hide_chlo(module, context)
+    passes = (
+        (found["dynamic"], "stablehlo-refine-shapes"),
+        (found["quant"], "func.func(stablehlo-legalize-quant-to-math)"),
+        (found["chlo"], "func.func(chlo-legalize-to-stablehlo)"),
+        (found["dynamic"], "func.func(stablehlo-canonicalize-dynamism)"),
+    )
+    if names := [p for wanted, p in passes if wanted]:
+        _mlir("dialects.stablehlo").register_stablehlo_passes()
+        _mlir("passmanager").PassManager.parse(f"builtin.module({','.join(names)})", context).run(module.operation)
+    module.operation.walk(lambda operation: _mark(operation, ir, context))
+
+
+def _mark(operation: Any, ir: Any, context: Any) -> Any:
+    """Notes an op's place as an attribute: texts of jaxlib have places that xDSL does not read."""
+    if operation.name == "func.func" and str(operation.attributes["sym_name"]) == '"main"':
+        _name_inputs(operation, ir, context)
+    place = _place(operation.location)
+    if place is not None and operation.name != "builtin.module":
+        operation.attributes[PLACE] = ir.StringAttr.get(place, context)
+    return ir.WalkResult.ADVANCE
+
+
+def _name_inputs(main: Any, ir: Any, context: Any) -> None:
+    """Names the inputs of @main as the producer does: by the names in the places of its arguments, if they differ."""
+    arguments = list(main.regions[0].blocks[0].arguments) if len(main.regions[0].blocks) else []
+    names = [_place(a.location) for a in arguments]
+    if names and None not in names and len(set(names)) == len(names) and not any(str(n).startswith(":") for n in names):
+        main.attributes["input_names"] = ir.ArrayAttr.get([ir.StringAttr.get(n, context) for n in names], context)
+
+
+def _hide_chlo(module: Any, context: Any) -> bool:
+    """Replaces ops of chlo that have a conversion by calls of their names; tells whether others are left."""
+    ir = _mlir("ir")
+    hidden: list[Any] = []
+    left = [False]
+
+    def look(operation: Any) -> Any:
+        dialect, _, kind = str(operation.name).partition(".")
+        if dialect == "chlo":
+            if kind in KEPT and not any("complex" in str(v.type) for v in operation.operands):
+                hidden.append(operation)
+            else:
+                left[0] = True
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    if not left[0]:
+        return False
+    for operation in hidden:
+        attributes = {"call_target_name": ir.StringAttr.get(str(operation.name), context)}
+        attributes |= {name: operation.attributes[name] for name in ("k",) if name in operation.attributes}
+        made = ir.Operation.create(
+            "stablehlo.custom_call",
+            results=[v.type for v in operation.results],
+            operands=list(operation.operands),
+            attributes=attributes,
+            loc=operation.location,
+            ip=ir.InsertionPoint(operation),
+        )
+        for old, new in zip(operation.results, made.results):
+            old.replace_all_uses_with(new)
+        operation.erase()
+    return True
+
+
+def _place(location: Any) -> str | None:
+    """Gives the name in a location, or its line and column; None if there is neither."""
+    text = str(location)
+    if (found := re.match(r'loc\("((?:[^"\\]|\\.)*)"(?::(\d+):(\d+))?', text)) is None:
+        return None
+    return f":{found[2]}:{found[3]}" if found[2] else found[1]

@@ -1,0 +1,298 @@
+"""Conversions of products: dot_general, convolution, fft, triangular_solve, cholesky."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from xdsl.dialects.builtin import i1, i32
+from xdsl.ir import Attribute, SSAValue
+
+from populus.dialects import popart
+from populus.dialects.stablehlo.attributes import ConvolutionDimensions, Named
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import dtype_of, is_float, size_in_bytes
+from populus.lowering.stablehlo.to_popart.complex_math import divide, subtract
+from populus.lowering.stablehlo.to_popart.conversion import Conversion, Pair, Rules, Value, as_pair, element, real, shape
+from populus.lowering.stablehlo.to_popart.tensors import padded
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+
+def bilinear(c: Conversion, a: Value, b: Value, product: Callable[[SSAValue, SSAValue], SSAValue]) -> Value:
+    """Multiplies complex operands by products of their parts; real ones by one product."""
+    if not (isinstance(a, Pair) or isinstance(b, Pair)):
+        return product(real(a), real(b))
+    if not isinstance(a, Pair):
+        assert isinstance(b, Pair)
+        return Pair(product(real(a), b.real), product(real(a), b.imag))
+    if not isinstance(b, Pair):
+        return Pair(product(a.real, real(b)), product(a.imag, real(b)))
+    re = c(popart.SubOp, product(a.real, b.real), product(a.imag, b.imag))
+    return Pair(re, c(popart.AddOp, product(a.real, b.imag), product(a.imag, b.real)))
+
+
+def summed_type(c: Conversion, *operands: SSAValue) -> Attribute:
+    """Gives the element type in which products are summed: the result's, or i32 for shorter integers and booleans."""
+    to = c.element()
+    if not is_float(to):
+        return to if to != i1 and size_in_bytes(to) >= 4 else i32
+    widest = max((element(v) for v in operands if is_float(element(v))), key=size_in_bytes, default=to)
+    return to if size_in_bytes(to) >= size_in_bytes(widest) else widest
+
+
+def dot(c: Conversion, a: SSAValue, b: SSAValue, batch: Sequence[Sequence[int]], contract: Sequence[Sequence[int]]) -> SSAValue:
+    """Multiplies: batch dimensions first, then the free ones of a, then those of b, as one matrix product."""
+    to = summed_type(c, a, b)
+    (lb, rb), (lc, rc) = batch, contract
+    lf, rf = ([d for d in range(len(shape(v))) if d not in taken] for v, taken in ((a, (*lb, *lc)), (b, (*rb, *rc))))
+    sizes = [[shape(v)[d] for d in dims] for v, dims in ((a, lb), (a, lf), (a, lc), (b, rf))]
+    n, m, k, o = (math.prod(s) for s in sizes)
+    left = c.reshape(c.transpose(c.cast(a, to), (*lb, *lf, *lc)), (*sizes[0], m, k))
+    right = c.reshape(c.transpose(c.cast(b, to), (*rb, *rc, *rf)), (*sizes[0], k, o))
+    out = (*sizes[0], *sizes[1], *sizes[3])
+    if 0 in (n, m, k, o):
+        return c.expand(c.scalar(0, c.element()), out)
+    found = c.reshape(c(popart.MatMulOp, left, right), out)
+    return c(popart.NotOp, c(popart.EqualOp, found, c.scalar(0, found))) if c.element() == i1 else c.cast(found, c.element())
+
+
+def dot_general(c: Conversion) -> Value:
+    """Converts dot_general."""
+    d = c.op.stated("dot_dimension_numbers")
+    assert isinstance(d, Named)
+    batch = d.ints("lhs_batching_dimensions"), d.ints("rhs_batching_dimensions")
+    contract = d.ints("lhs_contracting_dimensions"), d.ints("rhs_contracting_dimensions")
+    return bilinear(c, c.inputs[0], c.inputs[1], lambda a, b: dot(c, a, b, batch, contract))
+
+
+def plain_dot(c: Conversion) -> Value:
+    """Converts dot: the last dimension of the left side with the first of the right one."""
+
+    def product(a: SSAValue, b: SSAValue) -> SSAValue:
+        return dot(c, a, b, ((), ()), ((len(shape(a)) - 1,), (0,)))
+
+    return bilinear(c, c.inputs[0], c.inputs[1], product)
+
+
+def einsum(c: Conversion) -> Value:
+    """Converts einsum of two operands without repeated letters in one."""
+    text = c.get("einsum_config").replace(" ", "")
+    (left, right), out = text.partition("->")[0].split(","), text.partition("->")[2]
+    both = [x for x in left if x in right]
+    batch, contract = [x for x in both if x in out], [x for x in both if x not in out]
+    free = [x for x in left if x not in both] + [x for x in right if x not in both]
+    if sorted([*batch, *free]) != sorted(out) or len(set(left)) < len(left) or len(set(right)) < len(right):
+        raise PopulusError(f"einsum_config is '{text}'; letters that one side alone has are to be in the result, and none is repeated")
+
+    def product(a: SSAValue, b: SSAValue) -> SSAValue:
+        places = [[[side.index(x) for x in letters] for side in (left, right)] for letters in (batch, contract)]
+        return c.transpose(dot(c, a, b, *places), [[*batch, *free].index(x) for x in out])
+
+    return bilinear(c, c.inputs[0], c.inputs[1], product)
+
+
+def convolution(c: Conversion) -> Value:
+    """Converts convolution: dimensions in ONNX's order, dilations of the input as zeros between its elements, batch groups as features."""
+    dims = c.op.stated("dimension_numbers")
+    assert isinstance(dims, ConvolutionDimensions)
+    rank = len(dims.data[0]) - 2
+    strides, into, apart = (c.ints(name, rank) for name in ("window_strides", "lhs_dilation", "rhs_dilation"))
+    pads = list(zip(*[iter(c.ints("padding", 2 * rank, 0) or (0,) * 2 * rank)] * 2))
+    flipped = c.get("window_reversal") or (False,) * rank
+    groups, batches = c.get("feature_group_count"), c.get("batch_group_count")
+    out = dims.order(2, "b", "f")
+
+    def product(x: SSAValue, w: SSAValue) -> SSAValue:
+        to = summed_type(c, x, w)
+        x = c.transpose(c.cast(x, to), dims.order(0, "b", "f"))
+        w = c.transpose(c.cast(w, to), dims.order(1, "o", "i"))
+        none = (0,) * (rank + 2)
+        x = padded(c, x, c.scalar(0, to), none, none, (0, 0, *(i - 1 for i in into)))
+        w = c.slice(w, {d + 2: (shape(w)[d + 2] - 1, -1, -1) for d in range(rank) if flipped[d] and shape(w)[d + 2] > 1})
+        if batches > 1:
+            n, f, *size = shape(x)
+            x = c.reshape(x, (batches, n // batches, f, *size))
+            x = c.transpose(x, (1, 0, 2, *range(3, 3 + rank)))
+            x = c.reshape(x, (n // batches, batches * f, *size))
+        final = c.shape()
+        if 0 in (*shape(x), *shape(w), *final) or rank == 0:
+            if 0 in final or 0 in (*shape(x), *shape(w)):
+                return c.expand(c.scalar(0, c.element()), final)
+            x, w = c.reshape(x, (*shape(x), 1)), c.reshape(w, (*shape(w), 1))
+        lower, upper = [a for a, _ in pads], [b for _, b in pads]
+        settings = {"strides": strides or (1,), "pads": (*lower, *upper) or (0, 0), "dilations": apart or (1,)}
+        y = c(popart.ConvOp, x, w, None, **settings, group=groups * batches)
+        y = c.reshape(y, shape(y)[: rank + 2])
+        return c.cast(c.transpose(y, [out.index(d) for d in range(rank + 2)]), c.element())
+
+    return bilinear(c, c.inputs[0], c.inputs[1], product)
+
+
+def fft(c: Conversion) -> Value:
+    """Converts fft: the transform of each dimension is a product with a matrix of roots of unity."""
+    kind, lengths = c.get("fft_type"), c.ints("fft_length")
+    x, first = c.inputs[0], len(c.shape()) - len(lengths)
+    inverse = kind in ("IFFT", "IRFFT")
+    axes = list(range(first, first + len(lengths)))
+    if kind == "IRFFT":  # the last dimension, which is half of it, comes last
+        for axis, n in list(zip(axes, lengths))[:-1]:
+            x = transformed(c, as_pair(c, x), axis, n, inverse)
+        return halved(c, as_pair(c, x), axes[-1], lengths[-1])
+    for axis, n in reversed(list(zip(axes, lengths))):
+        kept = n // 2 + 1 if kind == "RFFT" and axis == axes[-1] else n
+        x = transformed(c, x, axis, n, inverse, kept)
+    return x
+
+
+def roots(n: int, kept: int, inverse: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Gives cosines and sines of the transform: [n, kept], in f64. Those of multiples of a quarter turn are exact."""
+    import numpy as np
+
+    turns = np.outer(np.arange(n), np.arange(kept)) % n
+    angles = 2 * np.pi * turns / n
+    cos, sin = np.cos(angles), np.sin(angles)
+    for quarter, (a, b) in enumerate(((1, 0), (0, 1), (-1, 0), (0, -1))):
+        exact = 4 * turns == quarter * n
+        cos[exact], sin[exact] = a, b
+    return (cos / n, sin / n) if inverse else (cos, -sin)
+
+
+def along(c: Conversion, x: SSAValue, matrix: NDArray[Any], axis: int) -> SSAValue:
+    """Multiplies a dimension of `x` by a matrix."""
+    rank = len(shape(x))
+    order = [*(d for d in range(rank) if d != axis), axis]
+    y = c(popart.MatMulOp, c.transpose(x, order), c.constant(matrix.astype(dtype_of(element(x)))))
+    return c.transpose(y, [order.index(d) for d in range(rank)])
+
+
+def transformed(c: Conversion, x: Value, axis: int, n: int, inverse: bool, kept: int | None = None) -> Value:
+    """Transforms a dimension; of a real operand, half of the products are zero."""
+    cos, sin = roots(n, n if kept is None else kept, inverse)
+    if not isinstance(x, Pair):
+        return Pair(along(c, real(x), cos, axis), along(c, real(x), sin, axis))
+    re = c(popart.SubOp, along(c, x.real, cos, axis), along(c, x.imag, sin, axis))
+    return Pair(re, c(popart.AddOp, along(c, x.real, sin, axis), along(c, x.imag, cos, axis)))
+
+
+def halved(c: Conversion, x: Pair, axis: int, n: int) -> Value:
+    """Transforms half a spectrum back to real numbers: each element but the first and the middle one stands for two."""
+    import numpy as np
+
+    half = n // 2 + 1
+    cos, sin = roots(n, half, inverse=True)
+    weights = np.array([1 if k == 0 or 2 * k == n else 2 for k in range(half)])
+    re, im = along(c, x.real, (cos * weights).T, axis), along(c, x.imag, (sin * weights).T, axis)
+    return c(popart.SubOp, re, im)
+
+
+def _entry(c: Conversion, x: Value, row: slice, column: slice) -> Value:
+    """Gives a block of the matrices in the last two dimensions."""
+
+    def one(v: SSAValue) -> SSAValue:
+        rank = len(shape(v))
+        return c.slice(v, {rank - 2: (row.start, row.stop, 1), rank - 1: (column.start, column.stop, 1)})
+
+    return Pair(one(x.real), one(x.imag)) if isinstance(x, Pair) else one(real(x))
+
+
+def _both(c: Conversion, kind: Any, on_pairs: Callable[..., Value], a: Value, b: Value) -> Value:
+    return on_pairs(c, a, b) if isinstance(a, Pair) and isinstance(b, Pair) else c(kind, real(a), real(b))
+
+
+def _mapped(x: Value, f: Callable[[SSAValue], SSAValue]) -> Value:
+    return Pair(f(x.real), f(x.imag)) if isinstance(x, Pair) else f(real(x))
+
+
+def _stacked(c: Conversion, rows: Sequence[Value], axis_from_end: int) -> Value:
+    def one(parts: Sequence[SSAValue]) -> SSAValue:
+        return parts[0] if len(parts) == 1 else c(popart.ConcatOp, *parts, axis=len(shape(parts[0])) - axis_from_end)
+
+    if any(isinstance(r, Pair) for r in rows):
+        pairs = cast("Sequence[Pair]", rows)
+        return Pair(one([p.real for p in pairs]), one([p.imag for p in pairs]))
+    return one([real(r) for r in rows])
+
+
+def triangular_solve(c: Conversion) -> Value:
+    """Converts triangular_solve: row by row of the unknown, each from those that are known."""
+    a, b = c.inputs
+    mode, lower, unit = c.get("transpose_a"), bool(c.get("lower")), bool(c.get("unit_diagonal"))
+    own = c.element()
+    a, b = _mapped(a, c.wide), _mapped(b, c.wide)
+
+    def turned(v: SSAValue) -> SSAValue:
+        rank = len(shape(v))
+        return c.transpose(v, (*range(rank - 2), rank - 1, rank - 2))
+
+    if mode == "ADJOINT" and isinstance(a, Pair):
+        a = Pair(a.real, c(popart.NegOp, a.imag))
+    if mode in ("TRANSPOSE", "ADJOINT"):
+        a, lower = _mapped(a, turned), not lower
+    if not c.get("left_side"):  # x a = b is a' x' = b'
+        a, b, lower = _mapped(a, turned), _mapped(b, turned), not lower
+    n = shape(a.real if isinstance(a, Pair) else real(a))[-1]
+    columns = shape(b.real if isinstance(b, Pair) else real(b))[-1]
+    found: list[Value] = []
+    for step in range(n):
+        i = step if lower else n - 1 - step
+        rest = _entry(c, b, slice(i, i + 1), slice(0, columns))
+        if found:
+            known = _stacked(c, found if lower else found[::-1], 2)
+            row = _entry(c, a, slice(i, i + 1), slice(0, i) if lower else slice(i + 1, n))
+            product = bilinear(c, row, known, lambda p, q: c(popart.MatMulOp, p, q))
+            rest = _both(c, popart.SubOp, subtract, rest, product)
+        if not unit:
+            rest = _both(c, popart.DivOp, divide, rest, _entry(c, a, slice(i, i + 1), slice(i, i + 1)))
+        found.append(rest)
+    x = _stacked(c, found if lower else found[::-1], 2)
+    x = x if c.get("left_side") else _mapped(x, turned)
+    return _mapped(x, lambda v: c.cast(v, own))
+
+
+def cholesky(c: Conversion) -> Value:
+    """Converts cholesky: `a = l l'`, column by column, each from those before; of a complex matrix, `l` times its adjoint."""
+    import numpy as np
+
+    a, own = _mapped(c.inputs[0], c.wide), c.element()
+    rank = len(c.shape())
+    n = c.shape()[-1]
+
+    def turned(v: SSAValue) -> SSAValue:
+        return c.transpose(v, (*range(rank - 2), rank - 1, rank - 2))
+
+    def adjoint(v: Value) -> Value:
+        v = _mapped(v, turned)
+        return Pair(v.real, c(popart.NegOp, v.imag)) if isinstance(v, Pair) else v
+
+    if not c.get("lower"):
+        a = adjoint(a)
+    done: list[Value] = []
+    for i in range(n):
+        column = _entry(c, a, slice(i, n), slice(i, i + 1))
+        if done:
+            below = _stacked(c, [_entry(c, d, slice(i, n), slice(0, 1)) for d in done], 1)
+            row = adjoint(_entry(c, below, slice(0, 1), slice(0, len(done))))
+            column = _both(c, popart.SubOp, subtract, column, bilinear(c, below, row, lambda p, q: c(popart.MatMulOp, p, q)))
+        head = _entry(c, column, slice(0, 1), slice(0, 1))
+        root = c(popart.SqrtOp, head.real if isinstance(head, Pair) else real(head))
+        column = _mapped(column, lambda v, root=root: c(popart.DivOp, v, root))
+        zeros = np.zeros((*c.shape()[:-2], i, 1), dtype_of(element(root)))
+        done.append(_mapped(column, lambda v, zeros=zeros, i=i: c(popart.ConcatOp, c.constant(zeros), v, axis=rank - 2) if i else v))
+    found = _stacked(c, done, 1)
+    found = found if c.get("lower") else adjoint(found)
+    return _mapped(found, lambda v: c.cast(v, own))
+
+
+RULES: Rules = {
+    "cholesky": cholesky,
+    "convolution": convolution,
+    "dot": plain_dot,
+    "dot_general": dot_general,
+    "einsum": einsum,
+    "fft": fft,
+    "triangular_solve": triangular_solve,
+}

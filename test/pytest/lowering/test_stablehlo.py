@@ -1,0 +1,160 @@
+"""Programs of StableHLO give what XLA gives; and what is refused says why."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import populus
+from helpers import xla
+from helpers.stablehlo_cases import CASES, Array, program
+from populus.dialects.table import context
+from populus.lowering.driver.files import read_module
+from populus.lowering.stablehlo import jaxlib_reader
+
+pytest.importorskip("jax", reason="jax has XLA, and reads the pretty form")
+
+WRITTEN = ["after_all", "create_token", "custom_call", "get_dimension_size", "optimization_barrier", "partition_id", "replica_id"]
+
+
+def results(text: str, arrays: list[Array], tmp_path, **options) -> list[Array]:
+    """Compiles the text and runs it."""
+    path = tmp_path / "program.mlir"
+    path.write_text(text)
+    compiled = populus.compile(path, engine="strict", cache=False, **options)
+    return list(compiled.run(dict(zip(compiled.signature.inputs, arrays))).values())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_program_gives_what_xla_gives(name, tmp_path):
+    body, arrays = CASES[name]
+    text = program(body, arrays)
+    found, wanted = results(text, arrays, tmp_path, tiles=4), xla.run(text, arrays)
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        if a.dtype.kind in "iub":
+            np.testing.assert_array_equal(a, b)
+        else:
+            np.testing.assert_allclose(a.astype(np.float64), b.astype(np.float64), rtol=1e-2 if name.endswith("bf16") else 2e-5, atol=1e-6)
+
+
+def refusal(text: str, tmp_path) -> str:
+    path = tmp_path / "program.mlir"
+    path.write_text(text)
+    with pytest.raises(populus.PopulusError) as error:
+        populus.compile(path, cache=False)
+    message = str(error.value)
+    assert "\n" not in message
+    return message.replace(str(path), "FILE")
+
+
+def one_op(op: str, type: str = "tensor<2xf32>") -> str:
+    return f"func.func @main(%a: {type}) -> {type} {{\n%0 = {op} : {type}\nreturn %0 : {type}\n}}\n"
+
+
+def test_an_unknown_op_is_refused_with_its_place(tmp_path):
+    found = refusal(one_op("stablehlo.abbs %a"), tmp_path)
+    assert found.startswith("FILE:2:") and "stablehlo.abbs" in found
+
+
+def test_a_shape_that_does_not_follow_is_refused_with_its_place(tmp_path):
+    text = "func.func @main(%a: tensor<2xf32>) -> tensor<3xf32> {\n%0 = stablehlo.reshape %a : (tensor<2xf32>) -> tensor<3xf32>\n"
+    found = refusal(text + "return %0 : tensor<3xf32>\n}\n", tmp_path)
+    assert found.startswith("FILE:2:") and "2" in found
+
+
+def test_a_custom_call_without_a_conversion_is_refused_by_its_target(tmp_path):
+    text = (
+        "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n%0 = stablehlo.custom_call @mine(%a) : (tensor<2xf32>) -> tensor<2xf32>\n"
+    )
+    assert (
+        "FILE:2:" in (found := refusal(text + "return %0 : tensor<2xf32>\n}\n", tmp_path))
+        and "custom_call @mine has no conversion" in found
+    )
+
+
+def test_an_open_dimension_is_refused_by_the_name_of_its_input(tmp_path):
+    assert "input 'rows' is tensor<?xf32>" in refusal(
+        one_op("stablehlo.abs %a", "tensor<?xf32>").replace("xf32>)", 'xf32> loc("rows"))'), tmp_path
+    )
+
+
+def test_a_function_that_calls_itself_is_refused(tmp_path):
+    text = "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n%0 = stablehlo.abs %a : tensor<2xf32>\n"
+    text += "%1 = func.call @main(%0) : (tensor<2xf32>) -> tensor<2xf32>\nreturn %1 : tensor<2xf32>\n}\n"
+    assert "@main calls itself" in refusal(text, tmp_path)
+
+
+def test_a_region_that_cannot_be_computed_on_tensors_is_refused(tmp_path):
+    body, _ = CASES["reduce_any_region"]
+    text = program(body.replace("stablehlo.xor %l, %r", "stablehlo.sort_of %l, %r"), [np.zeros((7, 2), np.int32), np.int32(0).reshape(())])
+    assert "sort_of" in refusal(text, tmp_path)
+
+
+def test_without_jaxlib_the_message_says_what_to_install(tmp_path, monkeypatch):
+    def missing(name: str):
+        raise ImportError(name)
+
+    monkeypatch.setattr(jaxlib_reader, "_mlir", missing)
+    found = refusal(one_op("stablehlo.abs %a"), tmp_path)
+    assert found == "FILE: StableHLO in its pretty form; install jaxlib, which reads it: pip install 'populus-tiles[jax]'"
+
+
+def artefact(version: str) -> bytes:
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    with jaxlib_reader.new_context() as ctx:
+        return bytes(stablehlo.serialize_portable_artifact_str(str(ir.Module.parse(one_op("stablehlo.abs %a"), ctx)), version))
+
+
+def test_a_portable_artefact_runs(tmp_path):
+    from jaxlib.mlir.dialects import stablehlo
+
+    path = tmp_path / "program.mlir"
+    path.write_bytes(artefact(stablehlo.get_minimum_version()))
+    compiled = populus.compile(path, engine="strict", cache=False)
+    (found,) = compiled.run(dict.fromkeys(compiled.signature.inputs, np.array([-1, 2], np.float32))).values()
+    assert found.tolist() == [1, 2]
+
+
+def test_a_portable_artefact_of_a_newer_version_is_refused_with_both_versions(tmp_path):
+    from jaxlib.mlir.dialects import stablehlo
+
+    content = artefact(stablehlo.get_current_version())
+    version = stablehlo.get_current_version().encode()
+    newer = b"%d.%s" % (int(version[:1]) + 8, version[2:])
+    path = tmp_path / "program.mlir"
+    path.write_bytes(content.replace(b"StableHLO_v" + version, b"StableHLO_v" + newer))
+    assert path.read_bytes() != content
+    with pytest.raises(populus.PopulusError) as error:
+        populus.compile(path, cache=False)
+    assert newer.decode() in str(error.value) and version.decode() in str(error.value)
+
+
+def test_the_generic_form_is_read_without_jaxlib(tmp_path, monkeypatch):
+    body, arrays = CASES["dot_general"]
+    path = tmp_path / "pretty.mlir"
+    path.write_text(program(body, arrays))
+    generic = jaxlib_reader.generic_text(path.read_bytes(), "pretty.mlir")
+    monkeypatch.setattr(jaxlib_reader, "_mlir", None)
+    other = tmp_path / "generic.mlir"
+    other.write_text(generic)
+    assert any(op.name == "stablehlo.dot_general" for op in read_module(context(), other).walk())
+    assert results(generic, arrays, tmp_path)
+
+
+def test_errors_name_the_place_of_an_op_in_its_producer(tmp_path):
+    text = one_op("stablehlo.reduce_precision %a, format = e5m2")
+    compiled = populus.compile(
+        written(text.replace(" : tensor<2xf32>\nreturn", ' : tensor<2xf32> loc("net/round")\nreturn'), tmp_path), cache=False
+    )
+    places = {str(op.location) for op in compiled.module("popart").walk() if op.name.startswith("popart.")}
+    assert any("net/round" in place for place in places)
+
+
+def written(text: str, tmp_path):
+    path = tmp_path / "program.mlir"
+    path.write_text(text)
+    return path
