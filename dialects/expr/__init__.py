@@ -15,7 +15,6 @@ from populus.dialects.expr.analysis import (
     infer,
     substitute,
     times,
-    verify_literals,
 )
 from populus.dialects.expr.attribute import (
     EXPR,
@@ -139,5 +138,4 @@ __all__ = [
     "text_of",
     "times",
     "trunc",
-    "verify_literals",
 ]

@@ -50,18 +50,19 @@ def substitute(e: Expr, values: Mapping[int, Expr]) -> Expr:
             return e
 
 
-def infer(e: Expr, operands: Sequence[Attribute]) -> Attribute:
-    """Infers the element type of an expression over operands of these element types.
+def infer(e: Expr, operands: Sequence[Attribute], literals: bool = False) -> Attribute:
+    """Infers the element type of an expression over operands of these element types, in one walk.
 
+    `literals`: a literal has to be a value of the element type that it meets, unlike 300 of i8.
     Raises VerifyException if a function does not accept its arguments' type, types differ, or the type is undetermined.
     """
-    result = _infer(e, operands)
+    result = _infer(e, operands, literals)
     if result is None:
         raise VerifyException(f"{e} has only literals, so no element type")
     return result
 
 
-def _infer(e: Expr, operands: Sequence[Attribute]) -> Attribute | None:
+def _infer(e: Expr, operands: Sequence[Attribute], literals: bool) -> Attribute | None:
     match e:
         case Arg(index):
             if not 1 <= index <= len(operands):
@@ -70,12 +71,16 @@ def _infer(e: Expr, operands: Sequence[Attribute]) -> Attribute | None:
         case Const(value):
             return i1 if isinstance(value, bool) else None
         case Cast(x, type, bits):
-            source = _infer(x, operands)
+            source = _infer(x, operands, literals)
             if bits and (source is None or size_in_bytes(source) != size_in_bytes(type)):
                 raise VerifyException(f"the bits of {source or 'a literal'} are no {type}; the sizes differ")
             return type
         case Call(function, args):
-            types = [_infer(a, operands) for a in args]
+            types = [_infer(a, operands, literals) for a in args]
+            if literals and (met := next((t for t in types if t is not None and t != i1), None)) is not None:
+                for a in args:
+                    if isinstance(a, Const) and not _fits(a.value, met):
+                        raise VerifyException(f"{a} is no {met}")
             if function == "select":
                 if types[2] != i1:
                     raise VerifyException(f"the condition of {e} is {types[2]}, not i1")
@@ -90,21 +95,6 @@ def _infer(e: Expr, operands: Sequence[Attribute]) -> Attribute | None:
             return i1 if definition.result == "bool" else type
         case _:
             raise AssertionError(e)
-
-
-def verify_literals(e: Expr, operands: Sequence[Attribute]) -> None:
-    """Raises VerifyException for a literal that is no value of the element type that it meets, such as 300 of i8."""
-    match e:
-        case Cast(x, _, _):
-            verify_literals(x, operands)
-        case Call(_, args):
-            types = [type for a in args if (type := _infer(a, operands)) is not None and type != i1]
-            for a in args:
-                if isinstance(a, Const) and types and not _fits(a.value, types[0]):
-                    raise VerifyException(f"{a} is no {types[0]}")
-                verify_literals(a, operands)
-        case _:
-            pass
 
 
 def _fits(value: bool | int | float, type: Attribute) -> bool:

@@ -51,8 +51,7 @@ class MapOp(TensorOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         elements = [element_type_of(o.type) for o in self.operands]
-        element = expr.infer(self.expr.data, elements)
-        expr.verify_literals(self.expr.data, elements)
+        element = expr.infer(self.expr.data, elements, literals=True)
         if unread := set(range(1, len(self.operands) + 1)) - expr.args_of(self.expr.data):
             raise VerifyException(f"operand _{min(unread)} is not read by {self.expr.data}")
         return [tensor(shapes.broadcast(*(shape_of(o.type) for o in self.operands)), element)]
