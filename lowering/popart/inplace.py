@@ -114,46 +114,71 @@ def _produced(value: SSAValue) -> bool:
     return isinstance(owner, TensorOp) and owner.OUTLINE_VALUE >= HIGH_VALUE
 
 
+@dataclass
+class _Shared:
+    """Values that share memory, each with the places in the block where it is made and last read.
+
+    `foreign`: one of them is an argument, a constant or a value of another block. `made`: where the last of them is made.
+    `last`: where one is read last, and where that one is made.
+    """
+
+    values: list[tuple[SSAValue, int, int]]
+    foreign: bool
+    made: int
+    last: tuple[int, int]
+
+    def take(self, other: _Shared) -> None:
+        """Takes the values of another set in."""
+        self.values += other.values
+        self.foreign |= other.foreign
+        self.made = max(self.made, other.made)
+        self.last = max(self.last, other.last)
+
+    def read_later(self, here: int) -> bool:
+        """Tells whether a value that is made before a place is read after it; two cases need no look at each value."""
+        read, made = self.last
+        if self.made < here or made < here < read:
+            return here < read
+        return any(made < here < read for _, made, read in self.values)
+
+
 class _Memory:
     """Sets of values of a block that share memory: through views at first, then also through marks."""
 
     def __init__(self, block: Block):
         self.block = block
         self.place = {op: i for i, op in enumerate(block.ops)}
-        self.group: dict[SSAValue, list[SSAValue]] = {}
+        self.sets: dict[SSAValue, _Shared] = {}
         for op in block.ops:
             if isinstance(op, TensorOp) and op.is_view:
                 for operand, result in op.aliases():
                     self.share(op.operands[operand], op.results[result])
 
-    def of(self, value: SSAValue) -> list[SSAValue]:
+    def of(self, value: SSAValue) -> _Shared:
         """Returns the values that share memory with a value, including itself."""
-        return self.group.setdefault(value, [value])
+        if value not in self.sets:
+            owner = value.owner
+            made = self.place.get(owner, -1) if isinstance(owner, Operation) else -1
+            read = max(map(self._within, _users(value)), default=-1) if made >= 0 else -1
+            self.sets[value] = _Shared([(value, made, read)], made < 0 or isinstance(owner, ConstantOp), made, (read, made))
+        return self.sets[value]
 
     def share(self, a: SSAValue, b: SSAValue) -> None:
-        """Joins the sets of two values."""
-        first, second = self.of(a), self.of(b)
-        if first is not second:
-            first += second
-            for value in second:
-                self.group[value] = first
+        """Joins the sets of two values: the smaller one moves, so n values move n log n times at most."""
+        kept, moved = sorted((self.of(a), self.of(b)), key=lambda s: -len(s.values))
+        if kept is not moved:
+            kept.take(moved)
+            for value, _, _ in moved.values:
+                self.sets[value] = kept
 
     def overwritable(self, op: Operation, operand: int, result: int) -> bool:
         """Tells whether an op may write a result over an operand."""
-        value, here = op.operands[operand], self.place[op]
-        if _repeats(value) or value.type != op.results[result].type:
+        value, shared = op.operands[operand], self.of(op.operands[operand])
+        if shared.foreign or value.type != op.results[result].type or _repeats(value):
             return False
-        for shared in self.of(value):
-            owner = shared.owner
-            if not isinstance(owner, Operation) or owner.parent is not self.block or isinstance(owner, ConstantOp):
-                return False
-            if self.place[owner] >= here:
-                continue
-            if any(self._within(user) > here for user in _users(shared)):
-                return False
-            if any(o is shared for i, o in enumerate(op.operands) if o is not value and i != operand):
-                return False
-        return True
+        if any(self.of(o) is shared for i, o in enumerate(op.operands) if o is not value and i != operand):
+            return False
+        return not shared.read_later(self.place[op])
 
     def _within(self, user: Operation) -> int:
         """Returns the position in this block of the op that is, or contains, a user."""

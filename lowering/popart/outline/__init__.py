@@ -103,15 +103,16 @@ class _Matches:
             heapq.heappush(self.heap, (-match.saved, match.begins[0], match.length, next(self.count), match))
 
     def __iter__(self) -> Iterator[Match]:
+        taken = 0
         while self.heap:
             match = heapq.heappop(self.heap)[-1]
-            taken = sum(self.taken)
             if match.weighed == taken:
                 for begin in match.begins:
                     self.taken[begin : begin + match.length] = b"\1" * match.length
+                taken += match.length * len(match.begins)
                 yield match
                 continue
-            free = [b for b in match.begins if not any(self.taken[b : b + match.length])]
+            free = [b for b in match.begins if self.taken.find(1, b, b + match.length) < 0]
             if free and (most := self.most(match.length, free)) < match.saved and match.weighed < 0:
                 self.push(Match(match.length, free, most))  # others may save more now
                 continue

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+DENSE = 2  # a stretch at more than DENSE * n / length places overlaps itself by half, somewhere
+
 
 def suffixes(letters: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sorts the suffixes of a sequence; returns their first positions. O(n log^2 n)."""
@@ -55,12 +57,14 @@ def shared(letters: Sequence[int], order: NDArray[np.int64]) -> list[int]:
 
 
 def repeats(letters: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    """Yields (length, ascending first positions) of each repeated stretch that would occur less often if it were
-    longer.
+    """Yields (length, ascending first positions) of repeated stretches that would occur less often if they were longer.
 
-    Occurrences may overlap.
+    Occurrences may overlap. A stretch that has to overlap itself, since its places and its length exceed `DENSE` times the
+    sequence, holds a shorter one several times: of these, only the first beyond each power of two is yielded.
+    So n equal letters give O(n log n) positions, and any n letters O(n sqrt(n)).
     """
-    if len(letters) < 2:
+    n = len(letters)
+    if n < 2:
         return
     order = suffixes(np.asarray(letters, np.int64))
     lengths = [*shared(letters, order), 0]
@@ -69,7 +73,9 @@ def repeats(letters: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
         first = i - 1
         while lengths[i] < open[-1][0]:
             length, first = open.pop()
-            yield length, sorted(order[first:i].tolist())
+            shorter = max(lengths[i], open[-1][0])
+            if (i - first) * length <= DENSE * n or length.bit_length() > shorter.bit_length():
+                yield length, sorted(order[first:i].tolist())
         if lengths[i] > open[-1][0]:
             open.append((lengths[i], first))
 
