@@ -30,7 +30,7 @@ from populus.dialects.poplar import (
     WhileOp,
 )
 from populus.dialects.poplar.memory import storage_of, view_of
-from populus.dialects.poplar.overlap import disjoint
+from populus.dialects.poplar.overlap import Ranges, disjoint
 from populus.dialects.poplar.view import View
 
 Span: TypeAlias = tuple[int, int]  # first and last step
@@ -75,12 +75,13 @@ class _Flow:
     """The dataflow of a part of the program.
 
     `needs`: variables that it reads before it has written them. `written`: those that it writes entirely on every path.
-    `pieces`: disjoint views written so far, by variable. `touched`: all variables that it accesses.
+    `pieces`: disjoint views written so far, by variable. `filled`: their elements. `touched`: all variables that it accesses.
     """
 
     needs: set[StorageOp] = field(default_factory=set[StorageOp])
     written: set[StorageOp] = field(default_factory=set[StorageOp])
-    pieces: dict[StorageOp, list[View]] = field(default_factory=dict[StorageOp, list[View]])
+    pieces: dict[StorageOp, Ranges[View]] = field(default_factory=dict[StorageOp, Ranges[View]])
+    filled: dict[StorageOp, int] = field(default_factory=dict[StorageOp, int])
     touched: dict[StorageOp, None] = field(default_factory=dict[StorageOp, None])
 
     def read(self, variable: StorageOp) -> None:
@@ -94,10 +95,11 @@ class _Flow:
         self.touched[variable] = None
         if not whole or variable in self.written:
             return
-        pieces = self.pieces.setdefault(variable, [])
-        if all(disjoint(view, piece) for piece in pieces):
-            pieces.append(view)
-        if sum(math.prod(piece.shape) for piece in pieces) == math.prod(view.base):
+        pieces = self.pieces.setdefault(variable, Ranges())
+        if all(disjoint(view, piece) for piece in pieces.near(view)):
+            pieces.add(view, view)
+            self.filled[variable] = self.filled.get(variable, 0) + math.prod(view.shape)
+        if self.filled.get(variable, 0) == math.prod(view.base):
             self.written.add(variable)
 
     def then(self, other: _Flow, surely: bool = True) -> None:
@@ -106,8 +108,8 @@ class _Flow:
         self.touched |= other.touched
         if surely:
             self.written |= other.written
-            for variable, views in other.pieces.items():
-                for view in views:
+            for variable, pieces in other.pieces.items():
+                for view in pieces.tags:
                     self.write(variable, view, True)
 
     def without(self, left_out: Mapping[StorageOp, object]) -> _Flow:
@@ -116,6 +118,7 @@ class _Flow:
             {v for v in self.needs if v not in left_out},
             {v for v in self.written if v not in left_out},
             {v: pieces for v, pieces in self.pieces.items() if v not in left_out},
+            {v: n for v, n in self.filled.items() if v not in left_out},
             {v: None for v in self.touched if v not in left_out},
         )
 

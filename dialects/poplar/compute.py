@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.poplar.codelets import CODELETS, Codelet
 from populus.dialects.poplar.forms import Parts, params_problem
 from populus.dialects.poplar.memory import StorageOp, root_of, unwritable, view_of
-from populus.dialects.poplar.overlap import disjoint, image
+from populus.dialects.poplar.overlap import Ranges, disjoint, image
 from populus.dialects.poplar.partition import MOST_POINTS, Domain, bounds_problem, race
 from populus.dialects.poplar.types import KINDS, DomainAttr, Field, FieldsAttr, TensorType, parse_access, parse_domain
 from populus.dialects.poplar.view import View
@@ -229,19 +229,44 @@ class Meeting:
     on_one_tile: bool
 
 
-def meetings(first: FamilyOp, second: FamilyOp) -> list[Meeting]:
-    """Lists the pairs of fields in which two families of one program may touch the same elements."""
-    found: list[Meeting] = []
-    for f, value in first.connections():
-        root = root_of(value)
-        for g, other in second.connections():
-            if (f.kind == g.kind == "in") or root_of(other) is not root:
-                continue
-            a, b = view_of(value), view_of(other)
-            if not disjoint(a, b):
-                mine = None if f.kind != "in" and g.kind == "out" else image(first.space, f.access, a)
-                found.append(Meeting(f, g, mine is not None and mine == image(second.space, g.access, b)))
-    return found
+class Meetings:
+    """The families so far, and the fields in which another one meets them. Fields are kept by variable and access, and found by range."""
+
+    def __init__(self, families: Iterable[FamilyOp] = ()):
+        self.families: list[FamilyOp] = []
+        self._fields: dict[tuple[SSAValue, bool], Ranges[tuple[int, int]]] = {}  # numbers of family and field, by (root, is it written)
+        for family in families:
+            self.add(family)
+
+    def add(self, family: FamilyOp) -> None:
+        """Adds a family, whose number is that of its predecessors."""
+        for k, (field, value) in enumerate(family.connections()):
+            self._fields.setdefault((root_of(value), field.kind != "in"), Ranges()).add(view_of(value), (len(self.families), k))
+        self.families.append(family)
+
+    def of(self, family: FamilyOp) -> dict[int, list[Meeting]]:
+        """Finds the fields of each earlier family, by number, that may touch the same elements as fields of this one."""
+        found: list[tuple[int, int, int, Meeting]] = []
+        for k, (field, value) in enumerate(family.connections()):
+            root, view = root_of(value), view_of(value)
+            for written in (True,) if field.kind == "in" else (True, False):
+                kept = self._fields.get((root, written))
+                for i, j in kept.near(view) if kept is not None else ():
+                    if (meeting := _meeting(self.families[i], j, family, field, view)) is not None:
+                        found.append((i, j, k, meeting))
+        met: dict[int, list[Meeting]] = {}
+        for i, _, _, meeting in sorted(found, key=lambda entry: entry[:3]):
+            met.setdefault(i, []).append(meeting)
+        return met
+
+
+def _meeting(first: FamilyOp, number: int, second: FamilyOp, g: Field, b: View) -> Meeting | None:
+    """Returns the meeting of a field of a family, by number, with one of a later family; None if they share no element."""
+    f, a = first.fields.data[number], view_of(first.views[number])
+    if disjoint(a, b):
+        return None
+    mine = None if f.kind != "in" and g.kind == "out" else image(first.space, f.access, a)
+    return Meeting(f, g, mine is not None and mine == image(second.space, g.access, b))
 
 
 @irdl_op_definition
@@ -267,26 +292,30 @@ class ExecuteOp(PlainErrors, IRDLOperation):
 
     def stages(self) -> list[list[FamilyOp]]:
         """Groups the families in order: each group works on the output of an earlier one, on its own tile."""
-        families = self.families()
-        if len(families) < 2:
-            return [families]
-        depth: list[int] = []
-        for j, family in enumerate(families):
-            before = [depth[i] + 1 for i in range(j) if (met := meetings(families[i], family)) and all(m.on_one_tile for m in met)]
-            depth.append(max(before, default=0))
-        return [[family for family, d in zip(families, depth) if d == stage] for stage in range(max(depth) + 1)]
+        grouped: list[list[FamilyOp]] = [[]]
+        before, depth = Meetings(), list[int]()
+        for family in self.families():
+            met = before.of(family)
+            depth.append(max((depth[i] + 1 for i, found in met.items() if all(m.on_one_tile for m in found)), default=0))
+            if depth[-1] == len(grouped):
+                grouped.append([])
+            grouped[depth[-1]].append(family)
+            before.add(family)
+        return grouped
 
     def verify_(self) -> None:
         families = self.families()
         if len(families) != len(self.body.block.ops) or not families:
             raise VerifyException("an execute holds families, and at least one")
+        before = Meetings()
         for j, family in enumerate(families):
-            for i in range(j):
-                if met := next((m for m in meetings(families[i], family) if not m.on_one_tile), None):
+            for i, found in before.of(family).items():
+                if met := next((m for m in found if not m.on_one_tile), None):
                     (writer, out), (other, field) = sorted([(i, met.first), (j, met.second)], key=lambda f: f[1].kind == "in")
                     raise VerifyException(
                         f"family {writer} writes {out.name} of '{self.label.data}' while family {other} has it as {field.name}; they race"
                     )
+            before.add(family)
 
 
 @irdl_op_definition

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 from populus.dialects.poplar.partition import Access, Domain, along
 from populus.dialects.poplar.view import View
+
+T = TypeVar("T")
 
 
 @lru_cache(8192)
@@ -48,8 +52,8 @@ def disjoint(a: View, b: View) -> bool:
     """Tells whether two views of one variable share no element. Sufficient: compares bounding boxes, then residues of strides."""
     if 0 in a.shape or 0 in b.shape:
         return True
-    first_a, end_a = _range(a)
-    first_b, end_b = _range(b)
+    first_a, end_a = reach(a)
+    first_b, end_b = reach(b)
     if end_a <= first_b or end_b <= first_a:
         return True
     box_a, box_b = _box(a), _box(b)
@@ -75,12 +79,39 @@ def _runs(view: View) -> tuple[int, list[tuple[int, int]]]:
             runs[-1] = runs[-1][0] * n, runs[-1][1]
         else:
             runs.append((n, step))
-    return _range(view)[0], runs
+    return reach(view)[0], runs
 
 
-def _range(view: View) -> tuple[int, int]:
+def reach(view: View) -> tuple[int, int]:
+    """Computes the first element of its variable that a view shows, and the one after the last."""
     reach = [s * (n - 1) for n, s in zip(view.shape, view.strides)]
     return view.offset + sum(min(r, 0) for r in reach), view.offset + sum(max(r, 0) for r in reach) + 1
+
+
+class Ranges(Generic[T]):
+    """Views of one variable, with a tag each, kept by the size of their range and in order of first elements.
+
+    A view is compared with those near it. So n views of n parts take n log n steps and not n squared.
+    """
+
+    def __init__(self) -> None:
+        self.tags: list[T] = []
+        self._kept: dict[int, list[tuple[int, int, int]]] = {}  # (first, end, number), by the bits of the size
+
+    def add(self, view: View, tag: T) -> None:
+        """Adds a view. One without elements meets none, so it is left out."""
+        if 0 not in view.shape:
+            first, end = reach(view)
+            insort(self._kept.setdefault((end - first).bit_length(), []), (first, end, len(self.tags)))
+            self.tags.append(tag)
+
+    def near(self, view: View) -> Iterator[T]:
+        """Yields the tags of the views whose range meets that of this one; `disjoint` tells whether they share an element."""
+        first, end = (0, 0) if 0 in view.shape else reach(view)
+        for bits, kept in self._kept.items():
+            for _, after, number in kept[bisect_left(kept, (first - 2**bits,)) : bisect_left(kept, (end,))]:
+                if after > first:
+                    yield self.tags[number]
 
 
 def _box(view: View) -> list[tuple[int, int, int]] | None:

@@ -6,13 +6,13 @@ import itertools
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import LocationAttr, ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.poplar import CallOp, ExecuteOp, FuncOp, GraphOp, StorageOp, TensorType, ViewOp
-from populus.dialects.poplar.compute import meetings
+from populus.dialects.poplar.compute import Meetings
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.target import Target
@@ -50,11 +50,16 @@ class PoplarMergePass(ModulePass):
 
 @dataclass
 class MergeCandidate:
-    """A step of a block: the variables that it reads or writes, and the bytes that its fullest tile receives."""
+    """A step of a block: the variables that it reads or writes, and the bytes that its fullest tile receives.
+
+    `families`: of an execute, with those that joined it; `places`: the locations of the steps that it has become.
+    """
 
     op: Operation
     touched: list[tuple[StorageOp, SSAValue, bool]]
     bytes: int = 0
+    families: Meetings = field(default_factory=Meetings)
+    places: list[LocationAttr] = field(default_factory=list[LocationAttr])
 
     def conflicts(self, other: MergeCandidate) -> bool:
         """Tells whether both access common elements and one of them writes these."""
@@ -82,9 +87,15 @@ class _Merging:
         for op in list(block.ops):
             if isinstance(op, StorageOp | ViewOp | FuncOp):
                 continue
-            step = MergeCandidate(op, _touched(op))
-            if not isinstance(op, ExecuteOp) or not self.joined(op, step):
-                self.steps.append(step)
+            step = MergeCandidate(op, _touched(op), places=[op.location])
+            if isinstance(op, ExecuteOp):
+                if self.joined(op, step):
+                    continue
+                step.families = Meetings(op.families())
+            self.steps.append(step)
+        for step in self.steps:
+            if len(step.places) > 1:
+                step.op.location = fused(*step.places)  # once, not for each step that joined it
 
     def joined(self, op: ExecuteOp, step: MergeCandidate) -> bool:
         """Moves an execute into an earlier one. Returns False if there is none."""
@@ -95,7 +106,7 @@ class _Merging:
                 if not earlier.touched or step.conflicts(earlier):
                     break
                 continue
-            met = [m for a in earlier.op.families() for b in op.families() for m in meetings(a, b)]
+            met = [m for family in op.families() for found in earlier.families.of(family).values() for m in found]
             if met:
                 if self.options.epilogues and all(m.on_one_tile for m in met) and self.fits(earlier, step):
                     destination = earlier
@@ -125,8 +136,9 @@ class _Merging:
                 self.hoist(value, into)
             family.detach()
             into.body.block.add_op(family)
+            step.families.add(family)
         into.label = StringAttr(_label(into.label.data, op.label.data))
-        into.location = fused(into.location, op.location)
+        step.places.append(op.location)
         Rewriter.erase_op(op)
 
     def hoist(self, value: SSAValue, before: Operation) -> None:

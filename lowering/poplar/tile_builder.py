@@ -67,6 +67,7 @@ class TileBuilder:
         self._op: Operation | None = None
         self._place: Operation | None = None  # insertion point of new ops
         self._position = position or {}
+        self._readers: dict[SSAValue, Operation | None] = {}  # a later reader of a root
         self._carried: dict[VarOp, Operation] = {}  # variables that a loop overwrites before each iteration
         self._ends: dict[Operation, Callable[[], None]] = {}
 
@@ -251,31 +252,40 @@ class TileBuilder:
             return False
         here = loop_around(self.op)
         if self._carried.get(variable) is here is not None:
-            return not self._needed(root, here)
+            return self._reader(root, here) is None
         return loop_around(variable) is here and not self._needed(root)
 
-    def _needed(self, view: SSAValue, within: Operation | None = None) -> bool:
-        """Tells whether a later step reads this memory, or the host wrote it. `within`: ops outside of it do not
-        count.
+    def _needed(self, root: SSAValue) -> bool:
+        """Tells whether a later step reads this memory, or the host wrote it. One that is found is kept, until it has been lowered."""
+        known = self._readers.get(root)
+        if known is None or self._position.get(known, -1) <= self._position[self.op]:
+            known = self._readers[root] = self._reader(root)
+        return known is not None
+
+    def _reader(self, view: SSAValue, within: Operation | None = None) -> Operation | None:
+        """Finds a later step that reads this memory, or the stream of the host that wrote it; None if there is none.
+
+        `within`: ops outside of it do not count.
         """
         for use in view.uses:
-            user = use.operation
+            user, found = use.operation, None
             if within is not None and not within.is_ancestor(user):
                 continue
             if isinstance(user, ViewOp):
-                if self._needed(user.y, within):
-                    return True
+                found = self._reader(user.y, within)
             elif isinstance(user, UnrealizedConversionCastOp):
-                if any(tensor_use.operation is not self.op for tensor_use in user.outputs[0].uses):
-                    return True
+                others = (u.operation for u in user.outputs[0].uses if u.operation is not self.op)
+                found = max(others, key=lambda op: self._position.get(op, -1), default=None)
             elif isinstance(user, StreamInOp | StreamOutOp):
-                return True
+                found = user
             else:
                 step = user.parent_op() if isinstance(user, FamilyOp) else user
                 # Ops emitted by this pass have no position: they run before the op being lowered.
                 if step is not None and self._position.get(step, -1) > self._position[self.op]:
-                    return True
-        return False
+                    found = step
+            if found is not None:
+                return found
+        return None
 
     # -- programs inside programs
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import mmap
-from bisect import insort
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeVar
 
@@ -49,23 +48,26 @@ def assign_offsets(sizes: Mapping[K, int], spans: Mapping[K, Sequence[tuple[int,
     meet may share bytes. Placement is first-fit by decreasing size.
     """
     offsets: dict[K, int] = {}
-    placed: list[tuple[int, int, int, K]] = []  # (begin, end, number, key), by begin
+    order = sorted(sizes, key=lambda k: -sizes[k])
+    # A column for each placed key, by begin: begin, end, first and last step, whether it has several spans, its number in `order`.
+    placed = np.empty((6, len(order)), np.int64)
     total = 0
-    for number, key in enumerate(sorted(sizes, key=lambda k: -sizes[k])):
-        size = -(-sizes[key] // ALIGNMENT) * ALIGNMENT
-        at = 0
-        for begin, end, _, other in placed:
-            if end > at and _meet(spans[key], spans[other]):
-                if begin >= at + size:
-                    break
-                at = end
-        offsets[key] = at
-        insort(placed, (at, at + size, number, key), key=lambda entry: entry[:3])
-        total = max(total, at + size)
+    for n, key in enumerate(order):
+        size, own = -(-sizes[key] // ALIGNMENT) * ALIGNMENT, spans[key]
+        begin, end, first, last, several, number = placed[:, :n]
+        met = np.flatnonzero((first <= own[-1][1]) & (last >= own[0][0]))
+        if len(own) > 1 or several[met].any():
+            met = met[[_meet(own, spans[order[i]]) for i in number[met]]]
+        at = np.maximum.accumulate(np.concatenate(([0], end[met])))  # before each of them, and after the last
+        gaps = np.flatnonzero((end[met] > at[:-1]) & (begin[met] >= at[:-1] + size))
+        offset = int(at[gaps[0] if gaps.size else -1])
+        offsets[key] = offset
+        place = int(np.searchsorted(begin, offset, "right"))
+        placed[:, place + 1 : n + 1] = placed[:, place:n]
+        placed[:, place] = offset, offset + size, own[0][0], own[-1][1], len(own) > 1, n
+        total = max(total, offset + size)
     return offsets, total
 
 
 def _meet(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]]) -> bool:
-    if a[-1][1] < b[0][0] or b[-1][1] < a[0][0]:
-        return False
-    return len(a) == len(b) == 1 or any(first <= until and since <= last for first, last in a for since, until in b)
+    return any(first <= until and since <= last for first, last in a for since, until in b)
