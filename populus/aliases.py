@@ -14,6 +14,7 @@ from sysconfig import get_path
 from traceback import walk_tb
 from types import ModuleType, TracebackType
 
+from populus import compiled_ops
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.errors import printable
 from populus.dialects.support.package_hash import FOLDERS as OURS
@@ -106,10 +107,12 @@ def install() -> None:
             )
     if FINDER not in sys.meta_path:
         sys.meta_path[:0] = FINDERS
+    compiled_ops.install()
 
 
 def uninstall() -> None:
     """Takes the names away again. Modules that were imported by them stay what they are."""
+    compiled_ops.uninstall()
     if FINDER in sys.meta_path:
         sys.meta_path[:] = [f for f in sys.meta_path if f not in FINDERS]
     for name in [n for n in sys.modules if n.partition(".")[0] in NAMES]:

@@ -1,4 +1,7 @@
-"""write a file with an op of your own, and its test: `populus new-op SmoothStep` makes smooth_step.py and test_smooth_step.py."""
+"""write a file with an op of your own, and its test: `populus new-op SmoothStep` makes smooth_step.py and test_smooth_step.py.
+
+`populus new-op --from OP.cpp` drafts a file for each op that a file of C++ registers with PopART.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ import argparse
 import re
 from pathlib import Path
 
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.output_files import replacing_all
+from populus.tools.command import UsageError
+from populus.write.drafts import draft, stem_of
+from populus.write.registrations import registered
 
 OP = '''"""{title}: an operator of your own. Try it with `populus check-op {stem}.py`, use it with `populus run MODEL --load {stem}.py`."""
 
@@ -68,28 +74,43 @@ def test_the_values_are_those_of_the_formula() -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus new-op`."""
     add = parser.add_argument
-    add("name", metavar="NAME", help="its name, such as SmoothStep or smooth_step")
+    add("name", metavar="NAME", nargs="?", help="its name, such as SmoothStep or smooth_step")
+    add("--from", dest="source", metavar="OP.cpp", help="draft the ops that a file of C++ registers, or the one of this name")
     add("--domain", default="com.example", metavar="D", help="its ONNX domain (com.example); the last part is its dialect")
     add("--folder", default=".", metavar="DIR", help="where to write the files (here)")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
-    stem = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", args.name).lower()
-    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", stem):
-        raise PopulusError(f"'{args.name}' is not a name for an op; expected letters and digits, such as SmoothStep or smooth_step")
-    dialect = args.domain.rpartition(".")[2]
-    if not re.fullmatch(r"([a-z][a-z0-9_]*\.)*[a-z][a-z0-9_]*", args.domain) or args.domain.startswith("ai.onnx"):
-        raise PopulusError(f"'{args.domain}' is not a valid domain; expected one such as com.example")
     folder = Path(args.folder)
     if not folder.is_dir():
         raise PopulusError(f"{folder}: no such folder")
-    words = {"stem": stem, "title": "".join(part.capitalize() for part in stem.split("_")), "domain": args.domain, "dialect": dialect}
-    files = {folder / f"{stem}.py": OP, folder / f"test_{stem}.py": TEST}
+    files = _drafts(Path(args.source), args.name, folder) if args.source is not None else _new(args.name, args.domain, folder)
     if taken := [path for path in files if path.exists()]:
         raise PopulusError(f"{taken[0]}: already exists; choose another name or folder")
     with replacing_all(list(files)) as partials:
         for partial, text in zip(partials, files.values()):
-            partial.write_text(text.format(**words))
+            partial.write_text(text)
     print(*files, sep="\n")
     return 0
+
+
+def _new(name: str | None, domain: str, folder: Path) -> dict[Path, str]:
+    """Gives the texts of an op and its test. Raises PopulusError for no name or domain of an op."""
+    if name is None:
+        raise UsageError("the following arguments are required: NAME, or --from OP.cpp (--help lists the options)")
+    stem, dialect = stem_of(name), domain.rpartition(".")[2]
+    if not re.fullmatch(r"([a-z][a-z0-9_]*\.)*[a-z][a-z0-9_]*", domain) or domain.startswith("ai.onnx"):
+        raise PopulusError(f"'{domain}' is not a valid domain; expected one such as com.example")
+    words = {"stem": stem, "title": "".join(part.capitalize() for part in stem.split("_")), "domain": domain, "dialect": dialect}
+    return {folder / f"{stem}.py": OP.format(**words), folder / f"test_{stem}.py": TEST.format(**words)}
+
+
+def _drafts(source: Path, name: str | None, folder: Path) -> dict[Path, str]:
+    """Gives the texts of the ops that a file of C++ registers. Raises PopulusError if it registers none, or none of this name."""
+    if not (found := registered(source)):
+        raise PopulusError(f"{source}: registers no op for models; a file with a popart::OpCreator is expected")
+    chosen = [op for op in found if name in (None, op.name)]
+    if not chosen:
+        raise PopulusError(f"{source}: registers no op '{name}'{did_you_mean(str(name), [op.name for op in found])}")
+    return {folder / f"{stem_of(op.name)}.py": draft(op, source.name) for op in chosen}

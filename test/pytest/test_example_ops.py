@@ -102,6 +102,13 @@ def test_lltm(own):
     assert np.allclose(got[1], new_c, atol=1e-5)
 
 
+def test_remapped(own):
+    x, ops = floats(3, 4), own("remapped")
+    for found, expected in ((ops.remap_ce, x), (ops.copy_tensor, x), (ops.cube, x**3)):
+        (got,) = run(found, {"x": x})
+        assert np.allclose(got, expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("left_out", [(), ("beta",), ("bias",), ("beta", "bias")])
 def test_skip_layer_norm(left_out, own):
     inputs = {"x": floats(2, 3, 4), "skip": floats(2, 3, 4), "gamma": floats(4), "beta": floats(4), "bias": floats(4)}
