@@ -17,6 +17,7 @@ from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
 from populus.dialects.popart.arithmetic import AddOp
 from populus.dialects.popart.base import NoGradient, PopartOp
+from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import where
 from populus.dialects.support.element_types import is_float, tensor
 
@@ -84,10 +85,7 @@ class ControlOp(Control, PopartOp):
 def _finish(block: Block, values: Sequence[SSAValue]) -> None:
     """Ends a block, and drops what nothing in it reads."""
     block.add_op(YieldOp(*values))
-    for op in reversed(list(block.ops)):
-        if op.results and not any(r.uses for r in op.results):
-            op.detach()
-            op.erase()
+    erase_dead(block, lambda _: True)
 
 
 def _floats(values: Iterable[SSAValue]) -> list[SSAValue]:

@@ -25,6 +25,7 @@ from populus.dialects.popart.base import PopartOp
 from populus.dialects.signature import input_names
 from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, bounds, limits, set_bounds, sizes
 from populus.dialects.support.budget import LARGEST_FOLDED, check_time, check_types, elements
+from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, where
 from populus.dialects.support.element_types import element_of, shape_of, tensor
 from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
@@ -76,13 +77,7 @@ def set_type(value: SSAValue, type: Attribute) -> SSAValue:
 
 def erase_unused(block: Block) -> None:
     """Erases the `onnx` ops and constants without uses, inside loops and branches too."""
-    for op in reversed(list(block.ops)):
-        for region in op.regions:
-            for inner in region.blocks:
-                erase_unused(inner)
-        if (isinstance(op, ConstantOp | CustomOp) or is_onnx(op)) and op.results and not any(r.uses for r in op.results):
-            op.detach()
-            op.erase()
+    erase_dead(block, lambda op: isinstance(op, ConstantOp | CustomOp) or is_onnx(op), inside=True)
 
 
 class Inference:

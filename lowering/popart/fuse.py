@@ -9,9 +9,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.popart.patterns import PATTERNS
-from populus.lowering.popart.rewriting import Pattern, loaded, prune, rewrite
+from populus.lowering.popart.rewriting import Pattern, loaded, rewrite
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,10 @@ class PopartFusePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         chosen = self.chosen(ctx)
+        if self.prune:
+            erase_dead(op.body.block, inside=True)
         for inner in list(op.walk()):
             for block in (b for region in inner.regions for b in region.blocks if inner is not op):
-                if self.prune:
-                    prune(block)
                 rewrite(block, chosen)
 
     def chosen(self, ctx: Context) -> list[Pattern[Any]]:

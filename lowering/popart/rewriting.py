@@ -252,16 +252,6 @@ def erase_unread(op: Operation) -> tuple[list[Operation], list[SSAValue]]:
     return gone[::-1], read
 
 
-def prune(block: Block) -> None:
-    """Erases the unread ops of a block. Source: PopART's `Prune`."""
-    for op in reversed(list(block.ops)):
-        if op.parent is None:
-            return  # the block was in an op that has been erased
-        if op.results and op.has_trait(Pure) and not any(r.uses for r in op.results):
-            op.detach()
-            op.erase()
-
-
 # -- patterns of loaded files ----------------------------------------------------------------------------------------
 
 _LOADED: dict[int, dict[str, type[Pattern[Any]]]] = {}

@@ -12,12 +12,12 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
-from xdsl.traits import Pure
 
 from populus.dialects import gcl, popart
 from populus.dialects.popart import calls, train
 from populus.dialects.popops import MapOp
 from populus.dialects.signature import input_names, main_of, output_names, return_of
+from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.dialects.support.element_types import element_type_of, tensor
 from populus.lowering.popart.optimize import OPTIMIZERS
@@ -70,16 +70,8 @@ class PopartShardPass(ModulePass):
                 cuts[-1].apply()
         for cut in cuts:
             cut.finish()
-        _erase_unread(function)
+        erase_dead(function.body.block)
         function.update_function_type()
-
-
-def _erase_unread(function: FuncOp) -> None:
-    """Erases what computed whole tensors of which only parts are read now."""
-    for op in reversed(list(function.body.block.ops)):
-        if op.results and not any(r.uses for r in op.results) and op.has_trait(Pure):
-            op.detach()
-            op.erase()
 
 
 class _Cut:

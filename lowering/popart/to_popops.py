@@ -19,6 +19,7 @@ from populus.dialects.data import ConstantOp
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.sparse import SparseType
 from populus.dialects.support import user_op_errors
+from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, between, locate, where
 from populus.lowering.popart.inplace import overwritten
 
@@ -51,7 +52,7 @@ def lower_block(block: Block, target: str | None) -> None:
     while op is not None:
         while within and within[-1][1] is op:
             within.pop()
-        if isinstance(op, PopartOp) and any(isinstance(r.type, SparseType) for r in op.results):
+        if isinstance(op, PopartOp) and _is_sparse(op):
             op = op.next_op  # its readers are lowered to what it is made of
             continue
         if isinstance(op, PopartOp):
@@ -64,13 +65,14 @@ def lower_block(block: Block, target: str | None) -> None:
             for inner in region.blocks:
                 lower_block(inner, target)
         op = op.next_op
-    for op in reversed(list(block.ops)):
-        sparse = any(isinstance(r.type, SparseType) for r in op.results)
-        if sparse and any(r.first_use for r in op.results):
+    erase_dead(block, lambda op: isinstance(op, ConstantOp) or _is_sparse(op))
+    for op in block.ops:
+        if _is_sparse(op):
             raise PopulusError(f"{where(op)}: its sparse value is read by an op that takes none, or returned; make it dense")
-        if (sparse or isinstance(op, ConstantOp)) and not op.results[0].first_use:
-            op.detach()
-            op.erase()
+
+
+def _is_sparse(op: Operation) -> bool:
+    return any(isinstance(r.type, SparseType) for r in op.results)
 
 
 def _cycle(names: list[str]) -> str:

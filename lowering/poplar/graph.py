@@ -44,6 +44,7 @@ from populus.dialects.poplar.target import Spec, Target
 from populus.dialects.signature import input_names, output_names
 from populus.dialects.support.budget import check_time
 from populus.dialects.support.call_places import PLACES
+from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, named, option, where
 from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.lowering.poplar.tile_builder import TileBuilder, label_of, poplar_type
@@ -93,7 +94,7 @@ class ToPoplarPass(ModulePass):
                 stretch_arguments(inner, tiles)
             elif isinstance(inner, CopyOp):
                 write_result(inner, tiles)
-        erase_unused(graph)
+        erase_dead(graph.body.block, _is_view, inside=True)
 
 
 def the_graph(module: ModuleOp, target: str | None, tiles: int | None) -> GraphOp:
@@ -313,11 +314,8 @@ def remove_casts(graph: GraphOp) -> None:
             source = op.inputs[0].owner
             if isinstance(source, UnrealizedConversionCastOp) and source.inputs[0].type == op.outputs[0].type:
                 op.outputs[0].replace_all_uses_with(source.inputs[0])
-    erase_unused(graph)
+    erase_dead(graph.body.block, _is_view, inside=True)
 
 
-def erase_unused(graph: GraphOp) -> None:
-    """Erases unused casts, views and constants."""
-    for op in reversed(list(graph.walk())):
-        if isinstance(op, UnrealizedConversionCastOp | ViewOp | ConstOp) and not any(r.uses for r in op.results):
-            Rewriter.erase_op(op)
+def _is_view(op: Operation) -> bool:
+    return isinstance(op, UnrealizedConversionCastOp | ViewOp | ConstOp)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, ModuleOp, i64
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
@@ -18,6 +18,7 @@ from populus.dialects.base.tensor_op import INPLACE
 from populus.dialects.data import ConstantOp, array_attribute
 from populus.dialects.popops import BroadcastOp, MapOp, ReduceOp, ReshapeOp
 from populus.dialects.support import shapes
+from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import fused
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of, size_in_bytes
 from populus.lowering.popops.powers import with_roots
@@ -56,7 +57,7 @@ class PopopsFusePass(ModulePass):
             if isinstance(inner, MapOp) and inner.expr.data != (e := with_roots(inner.expr.data, inner.operands)):
                 inner.expr = expr.ExprAttr(e)
         for block in reversed(list(blocks_of(op.body.block))):
-            _erase_dead(block)
+            erase_dead(block, lambda op: isinstance(op, BroadcastOp | MapOp | ConstantOp | ReshapeOp))
 
 
 def reshape_constant(op: ReshapeOp) -> None:
@@ -190,10 +191,3 @@ def _compacted(e: expr.Expr, operands: list[SSAValue]) -> tuple[expr.Expr, list[
     for i in sorted(expr.args_of(e)):
         renumbered[i] = expr.Arg(number.setdefault(operands[i - 1], len(number) + 1))
     return expr.substitute(e, renumbered), list(number)
-
-
-def _erase_dead(block: Block) -> None:
-    dead: list[Operation] = [op for op in reversed(list(block.ops)) if isinstance(op, BroadcastOp | MapOp | ConstantOp | ReshapeOp)]
-    for op in dead:
-        if not any(r.uses for r in op.results):
-            Rewriter.erase_op(op)

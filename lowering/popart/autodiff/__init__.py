@@ -29,6 +29,7 @@ from populus.dialects.popart.optimizer import wide
 from populus.dialects.signature import add_argument, add_results, expose, input_names, main_of, output_names, return_of
 from populus.dialects.signature.bounded_dimensions import Sizes
 from populus.dialects.support import user_op_errors
+from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, between, did_you_mean, locate, where
 from populus.dialects.support.element_types import element_type_of, is_float, tensor
 from populus.lowering.popart.autodiff.call_gradients import STITCHES, CallGradients, erase_uncalled
@@ -102,7 +103,7 @@ class PopartAutodiffPass(ModulePass):
         add_results(function, results)
         named: dict[SSAValue, str] = dict(zip(function.body.block.args, input_names(function)))
         sizes.extend({named[s.gradient]: s.name for s in seeds if s.gradient in named}, dict(zip(results, wrt)))
-        _erase_unread(function.body.block, last)
+        erase_dead(function.body.block, lambda _: True, after=last)
         erase_uncalled(op)
 
     def _seeds(self, function: FuncOp) -> list[Seed]:
@@ -150,17 +151,6 @@ def _free(name: str, taken: Container[str]) -> str:
     while name in taken:
         name = gradient_name(name)
     return name
-
-
-def _erase_unread(block: Block, last: Operation | None) -> None:
-    """Erases unread ops after `last`: an op computes the gradients of all its operands, also of those not wanted."""
-    op = block.last_op
-    while op is not None and op is not last:
-        before = op.prev_op
-        if op.results and not any(r.uses for r in op.results):
-            op.detach()
-            op.erase()
-        op = before
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.data import ConstantOp
 from populus.dialects.support.call_places import set_places
+from populus.dialects.support.dead_code import erase_dead
 from populus.lowering.popart.outline.op_sequence import Listing, Stretch
 from populus.lowering.popart.outline.suffix_array import apart, repeats
 
@@ -55,8 +56,7 @@ class PopartOutlinePass(ModulePass):
             if self.statistics:
                 print(f"popart-outline: @{name}: {match.length} ops, {len(match.begins)} calls, saved {match.saved:g}", file=sys.stderr)
         for function in functions.values():
-            for constant in [c for c in function.body.block.ops if isinstance(c, ConstantOp) and not c.result.first_use]:
-                Rewriter.erase_op(constant)
+            erase_dead(function.body.block, lambda op: isinstance(op, ConstantOp))
 
 
 @dataclass
