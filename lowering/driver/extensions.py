@@ -18,11 +18,12 @@ from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.ir import Attribute, Dialect, Operation
 from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import RewritePattern
 
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.popart.definition import RESERVED_DOMAINS, Definition, definition_of
@@ -37,7 +38,6 @@ from populus.dialects.support.guard import Guard, once
 from populus.dialects.support.registries import registry
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
 from populus.lowering.driver import sources
-from populus.lowering.popart.rewriting import Pattern
 from populus.lowering.popart.rewriting import register as register_patterns
 
 GROUP = "populus.ops"  # entry-point group: each entry names a module of ops
@@ -55,7 +55,7 @@ class Extension:
     passes: dict[str, Callable[[], type[ModulePass]]] = field(default_factory=dict[str, Callable[[], type[ModulePass]]])
     codelets: list[TileCode] = field(default_factory=list[TileCode])
     targets: list[Target] = field(default_factory=list[Target])
-    patterns: list[type[Pattern[Any]]] = field(default_factory=list["type[Pattern[Any]]"])
+    patterns: list[type[RewritePattern]] = field(default_factory=list[type[RewritePattern]])
 
     def definitions(self) -> list[Definition]:
         """Returns the definitions of the file's popart ops."""
@@ -218,8 +218,8 @@ def _collect(extension: Extension, value: type) -> None:
                 f"or state OVERRIDES = True to replace its {definition.identity[1]}"
             )
         extension.ops.append(value)
-    elif issubclass(value, Pattern) and not abstract:
-        extension.patterns.append(cast("type[Pattern[Any]]", value))
+    elif issubclass(value, RewritePattern) and not abstract:
+        extension.patterns.append(value)
     elif not named or abstract:
         return
     elif issubclass(value, Operation):

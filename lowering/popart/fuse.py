@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import RewritePattern
 
 from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.popart.patterns import PATTERNS
-from populus.lowering.popart.rewriting import Pattern, loaded, rewrite
+from populus.lowering.popart.rewriting import loaded, rewrite
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class PopartFusePass(ModulePass):
             for block in (b for region in inner.regions for b in region.blocks if inner is not op):
                 rewrite(block, chosen)
 
-    def chosen(self, ctx: Context) -> list[Pattern[Any]]:
+    def chosen(self, ctx: Context) -> list[RewritePattern]:
         """Returns the enabled patterns, those of loaded files first. Raises PopulusError for an unknown name."""
         known = {**dict.fromkeys(loaded(ctx)), **PATTERNS}
         for name in (*self.patterns, *self.without):
             if name not in known:
                 raise PopulusError(f"there is no pattern '{name}'{did_you_mean(name, known)}")
         names = [n for n in known if (not self.patterns or n in self.patterns) and n not in self.without]
-        classes = [loaded(ctx).get(n) or PATTERNS[n]() for n in names]
-        return [c() for c in classes if c.EXACT or not self.exact]
+        classes: list[type[RewritePattern]] = [loaded(ctx).get(n) or PATTERNS[n]() for n in names]
+        return [c() for c in classes if getattr(c, "EXACT", False) or not self.exact]

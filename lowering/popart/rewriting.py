@@ -1,5 +1,7 @@
 """Rewriting by patterns: the interface of a pattern, and the walk that applies patterns to a block until none matches.
 
+A pattern is an xDSL `RewritePattern`. Those with roots, which the walk visits alone, are written more shortly:
+
     class DoubleNegation(Pattern[popart.NegOp]):
         \"\"\"`-(-x)` is `x`.\"\"\"
 
@@ -9,28 +11,29 @@
             inner = made_by(op.x, popart.NegOp, op)
             return None if inner is None else [inner.x]
 
-A pattern is named after its class; its docstring states when it is legal. A file loaded with `--load` may define some.
+A pattern is named after its class; its docstring states when it is legal. A file loaded with `--load` may define some of either kind.
+The walk is not xDSL's, whose listener does not learn where one rewrite ends (README.md of this level has the figures).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 from weakref import finalize
 
-from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import LocationAttr
+from xdsl.dialects.builtin import LocationAttr, UnknownLoc
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, PatternRewriterListener, RewritePattern
 from xdsl.rewriter import InsertPoint
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import ConstantOp, computed_constant, constant, constant_value, is_loaded
 from populus.dialects.support.budget import check_time
-from populus.dialects.support.diagnostics import PopulusError, between, fused, locate, where
+from populus.dialects.support.diagnostics import PopulusError, fused, locate, where
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +44,7 @@ O = TypeVar("O", bound=Operation)
 Root = TypeVar("Root", bound=Operation)
 
 
-class Pattern(ABC, Generic[Root]):
+class Pattern(RewritePattern, Generic[Root]):
     """Rewrite of a root op together with the producers of its operands.
 
     `ROOTS`: the op classes that it visits, including subclasses. `EXACT`: results stay bit for bit the same;
@@ -54,27 +57,49 @@ class Pattern(ABC, Generic[Root]):
 
     @abstractmethod
     def rewrite(self, op: Root, r: Rewriting) -> Sequence[SSAValue] | None:
-        """Returns the values that replace the results of `op`, from ops inserted at `r.b`.
+        """Returns the values that replace the results of `op`, from ops inserted by `r`.
 
         Returns None, with nothing inserted, if the pattern does not match. Returns [] if `r.also` recorded all
         replacements.
         """
 
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter, /) -> None:
+        """Rewrites an op as xDSL asks for it. Replaced ops stay, unread. Raises PopulusError for values of another type."""
+        if not isinstance(op, self.ROOTS):
+            return
+        r = Rewriting(rewriter)
+        values = self.rewrite(cast("Root", op), r)
+        if values is None:
+            assert not rewriter.has_done_action, (type(self).__name__, op)
+            return
+        rewriter.has_done_action = True
+        for old, replacing in ((op, values), *r.replaced):
+            if not replacing:
+                continue
+            if [v.type for v in replacing] != [result.type for result in old.results]:
+                actual, expected = (", ".join(str(v.type) for v in vs) for vs in (replacing, old.results))
+                raise PopulusError(f"{where(old)}: {old.name}: the pattern {type(self).__name__} gives {actual} for {expected}")
+            rewriter.handle_operation_replacement(old, replacing)
+            for result, value in zip(old.results, replacing):
+                if value.name_hint is None:
+                    value.name_hint = result.name_hint
+                rewriter.replace_all_uses_with(result, value)
+
 
 class Rewriting:
-    """Insertion point of a pattern, and the ops that it replaces."""
+    """Insertion point of a pattern, and the ops that it replaces beside its root."""
 
-    def __init__(self, root: Operation):
-        self.b = Builder(InsertPoint.before(root))
+    def __init__(self, rewriter: PatternRewriter):
+        self.b = rewriter
         self.replaced: list[tuple[Operation, Sequence[SSAValue]]] = []
-        self.sources: dict[Operation, LocationAttr] = {}  # locations of the values from which new constants are made
 
     def also(self, op: Operation, values: Sequence[SSAValue]) -> None:
         """Replaces another op, later in the block than the root, or the root itself."""
         self.replaced.append((op, values))
 
     def insert(self, op: Operation) -> SSAValue:
-        """Inserts `op` and returns its single result."""
+        """Inserts `op` and returns its single result. Its location is that of what it replaces, whatever a copy has."""
+        op.location = UnknownLoc()
         return self.b.insert(op).results[0]
 
     def constant(self, array: NDArray[Any], like: SSAValue | None = None) -> SSAValue:
@@ -84,11 +109,12 @@ class Rewriting:
         return self._named(constant(array), like)
 
     def _named(self, op: ConstantOp, like: SSAValue | None) -> SSAValue:
+        op.location = UnknownLoc()
         if like is not None:
             op.result.name_hint = like.name_hint
             if isinstance(like.owner, Operation):
-                self.sources[op] = like.owner.location
-        return self.insert(op)
+                op.location = like.owner.location
+        return self.b.insert(op).results[0]
 
     def computed(
         self, operands: Sequence[SSAValue], computation: Hashable, compute: Callable[[], NDArray[Any]], like: SSAValue | None = None
@@ -96,18 +122,67 @@ class Rewriting:
         """Inserts a constant that is computed from constants, as `data.computed_constant` makes it, named after `like`."""
         return self._named(computed_constant(operands, computation, compute), like)
 
-    def locate(self, new: Sequence[Operation], op: Operation, gone: Mapping[Operation, LocationAttr]) -> None:
+
+class Changes(PatternRewriterListener):
+    """One rewrite as xDSL's rewriter tells of it: ops that were inserted, changed, replaced and erased."""
+
+    def __init__(self) -> None:
+        super().__init__(operation_insertion_handler=[self._insert], operation_removal_handler=[self._remove],
+                         operation_modification_handler=[self._modify], operation_replacement_handler=[self._replace])  # fmt: skip
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins anew, for the next rewrite."""
+        self.new: dict[Operation, LocationAttr] = {}  # with the places that they had when they were inserted
+        self.readers: list[Operation] = []
+        self.replaced: dict[Operation, Sequence[SSAValue | None]] = {}
+        self.erased: dict[Operation, tuple[LocationAttr, list[SSAValue]]] = {}
+
+    def _insert(self, op: Operation) -> None:
+        self.new[op] = op.location
+
+    def _remove(self, op: Operation) -> None:
+        self.erased[op] = op.location, list(op.operands)
+        self.replaced.setdefault(op, [])
+
+    def _modify(self, op: Operation) -> None:
+        self.readers.append(op)
+
+    def _replace(self, op: Operation, values: Sequence[SSAValue | None]) -> None:
+        self.replaced[op] = values
+
+    def clean(self) -> tuple[dict[Operation, LocationAttr], list[SSAValue]]:
+        """Erases what was replaced, with its private producers.
+
+        Returns the locations of the erased ops, definitions first, and the operands of these ops.
+        """
+        gone: dict[Operation, LocationAttr] = {}
+        read: list[SSAValue] = []
+        for op in self.replaced:
+            location, operands = self.erased.get(op, (op.location, []))
+            starts = [o.owner for o in operands if isinstance(o.owner, Operation)] if op in self.erased else [op]
+            for start in starts:
+                dead, values = erase_unread(start)
+                gone.update((g, g.location) for g in dead)
+                read += values
+            if op in self.erased:
+                gone[op] = location
+                read += operands
+        return gone, read
+
+    def locate(self, op: Operation, own: LocationAttr, gone: dict[Operation, LocationAttr]) -> None:
         """Sets each new op's location: the locations of the erased ops, and last that of the op that it replaces.
 
-        A location names one value, and a new op computes another value; so locations set by a pattern are
-        overwritten.
+        A location names one value, and a new op computes another value; so locations set by a pattern stay for constants alone,
+        as those of the values that they are made of. `own`: the location of the root `op`.
         """
-        stands_for = {v.owner: old for old, values in self.replaced for v in values}
-        for made in new:
+        stands_for = {v.owner: old for old, values in self.replaced.items() for v in values if v is not None}
+        inner = [place for old, place in gone.items() if not isinstance(old, ConstantOp)]
+        for made, stated in self.new.items():
             last = stands_for.get(made, op)
-            source = [self.sources[made]] if made in self.sources else []
-            inner = [] if last is not op else [place for old, place in gone.items() if not isinstance(old, ConstantOp)]
-            made.location = fused(*source, *inner, gone.get(last, last.location))
+            source = [stated] if isinstance(made, ConstantOp) and not isinstance(stated, UnknownLoc) else []
+            at = own if last is op else gone.get(last, last.location)
+            made.location = fused(*source, *(inner if last is op else []), at)
             locate([made], made.location)
 
 
@@ -141,27 +216,31 @@ def scalar(value: SSAValue) -> float | None:
 # -- the walk --------------------------------------------------------------------------------------------------------
 
 
-def rewrite(block: Block, patterns: Sequence[Pattern[Any]]) -> Counter[str]:
+def rewrite(block: Block, patterns: Sequence[RewritePattern]) -> Counter[str]:
     """Applies patterns to the ops of a block, and again to changed ops, until none matches. Counts each pattern's
     rewrites.
 
     The first matching pattern of the list wins. Ops that become unread are erased. A new op has the locations of
     all ops that it replaces. Raises PopulusError, naming pattern and op, if a replacement has another type.
     """
-    applied = BlockRewriter(block, [p for p in patterns if not p.LATE]).run()
-    return applied + BlockRewriter(block, patterns).run() if any(p.LATE for p in patterns) else applied
+    early = [p for p in patterns if not getattr(p, "LATE", False)]
+    applied = BlockRewriter(block, early).run()
+    return applied if len(early) == len(patterns) else applied + BlockRewriter(block, patterns).run()
 
 
 class BlockRewriter:
     """Rewriter of one block: a queue of ops to visit, and the patterns for each op class."""
 
-    def __init__(self, block: Block, patterns: Sequence[Pattern[Any]]):
+    def __init__(self, block: Block, patterns: Sequence[RewritePattern]):
         self.block = block
         self.patterns = patterns
-        self.by_class: dict[type[Operation], list[Pattern[Any]]] = {}
+        self.by_class: dict[type[Operation], list[RewritePattern]] = {}
         self.waiting: deque[Operation] = deque()
         self.queued: set[Operation] = set()
         self.applied: Counter[str] = Counter()
+        self.changes = Changes()
+        self.rewriter = PatternRewriter(InsertPoint.at_start(block))  # one for all: it has eight lists
+        self.rewriter.extend_from_listener(self.changes)
 
     def run(self) -> Counter[str]:
         """Visits ops until the queue is empty, and counts the rewrites of each pattern."""
@@ -171,18 +250,19 @@ class BlockRewriter:
             check_time()
             op = self.waiting.popleft()
             self.queued.discard(op)
-            if op.parent is self.block:
-                for pattern in self.fitting(type(op)):
+            if op.parent is self.block and (fitting := self.fitting(type(op))):
+                self.rewriter.insertion_point = InsertPoint.before(op)
+                for pattern in fitting:
                     if self.try_on(op, pattern):
                         self.applied[type(pattern).__name__] += 1
                         break
             assert self.applied.total() <= most, self.applied
         return self.applied
 
-    def fitting(self, kind: type[Operation]) -> list[Pattern[Any]]:
-        """Returns the patterns whose roots include an op class."""
+    def fitting(self, kind: type[Operation]) -> list[RewritePattern]:
+        """Returns the patterns whose roots include an op class, and those without roots."""
         if kind not in self.by_class:
-            self.by_class[kind] = [p for p in self.patterns if issubclass(kind, p.ROOTS)]
+            self.by_class[kind] = [p for p in self.patterns if not isinstance(p, Pattern) or issubclass(kind, p.ROOTS)]
         return self.by_class[kind]
 
     def queue(self, ops: Iterable[Operation]) -> None:
@@ -192,43 +272,27 @@ class BlockRewriter:
                 self.queued.add(op)
                 self.waiting.append(op)
 
-    def try_on(self, op: Operation, pattern: Pattern[Any]) -> bool:
+    def try_on(self, op: Operation, pattern: RewritePattern) -> bool:
         """Applies a pattern to an op; returns False if it does not match. Raises PopulusError for a faulty pattern."""
-        before = op.prev_op
-        r = Rewriting(op)
+        changes, own, rewriter = self.changes, op.location, self.rewriter
         try:
-            values = pattern.rewrite(op, r)
+            pattern.match_and_rewrite(op, rewriter)
         except VerifyException as error:
             reason = " ".join(str(error).split())
             raise PopulusError(f"{where(op)}: {op.name}: the pattern {type(pattern).__name__} does not fit: {reason}") from error
-        new = between(self.block, before, op)
-        if values is None:
-            assert not new, (type(pattern).__name__, op)
+        if not rewriter.has_done_action:
             return False
-        gone = [g for old, replacing in ((op, values), *r.replaced) if replacing for g in self.replace(old, replacing, pattern)]
-        r.locate(new, op, {g: g.location for g in gone})
-        for made in reversed(new):  # a pattern may use results of its other replacements
+        rewriter.has_done_action = False
+        gone, read = changes.clean()
+        changes.locate(op, own, gone)
+        for made in reversed(list(changes.new)):  # a pattern may use results of its other replacements
             erase_unread(made)
-        self.queue(new)
+        self.queue(changes.readers)
+        self.queue(o.owner for o in read if isinstance(o.owner, Operation))
+        self.queue(use.operation for o in read for use in o.uses)
+        self.queue(changes.new)
+        changes.forget()
         return True
-
-    def replace(self, op: Operation, values: Sequence[SSAValue], pattern: Pattern[Any]) -> list[Operation]:
-        """Replaces an op's results and erases the op with its private producers. Returns the erased ops, definitions
-        first.
-        """
-        if [v.type for v in values] != [r.type for r in op.results]:
-            actual, expected = (", ".join(str(v.type) for v in vs) for vs in (values, op.results))
-            raise PopulusError(f"{where(op)}: {op.name}: the pattern {type(pattern).__name__} gives {actual} for {expected}")
-        for old, value in zip(op.results, values):
-            readers = [use.operation for use in old.uses]
-            if value.name_hint is None:
-                value.name_hint = old.name_hint
-            old.replace_all_uses_with(value)
-            self.queue(readers)
-        gone, operands = erase_unread(op)
-        self.queue(o.owner for o in operands if isinstance(o.owner, Operation))
-        self.queue(use.operation for o in operands for use in o.uses)
-        return gone
 
 
 def erase_unread(op: Operation) -> tuple[list[Operation], list[SSAValue]]:
@@ -254,10 +318,10 @@ def erase_unread(op: Operation) -> tuple[list[Operation], list[SSAValue]]:
 
 # -- patterns of loaded files ----------------------------------------------------------------------------------------
 
-_LOADED: dict[int, dict[str, type[Pattern[Any]]]] = {}
+_LOADED: dict[int, dict[str, type[RewritePattern]]] = {}
 
 
-def register(ctx: Context, patterns: Iterable[type[Pattern[Any]]]) -> None:
+def register(ctx: Context, patterns: Iterable[type[RewritePattern]]) -> None:
     """Registers patterns in a context by class name. Raises PopulusError if another class has the name."""
     for pattern in patterns:
         if id(ctx) not in _LOADED:
@@ -267,6 +331,6 @@ def register(ctx: Context, patterns: Iterable[type[Pattern[Any]]]) -> None:
             raise PopulusError(f"two patterns are called {pattern.__name__}; give one of them another name")
 
 
-def loaded(ctx: Context) -> dict[str, type[Pattern[Any]]]:
+def loaded(ctx: Context) -> dict[str, type[RewritePattern]]:
     """Returns the patterns registered in a context."""
     return _LOADED.get(id(ctx), {})

@@ -13,10 +13,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 import populus
-from populus.dialects.support.diagnostics import PopulusError, verify
+from populus.dialects.support.dead_code import erase_dead
+from populus.dialects.support.diagnostics import PopulusError, place, verify
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
+from populus.lowering.driver.extensions import read
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.popart.cse import PopartCsePass
 from populus.lowering.popart.fuse import PopartFusePass
@@ -141,3 +143,59 @@ func.func @main(%x : tensor<2xf32>) -> tensor<2xf32> attributes {input_names = [
     assert negations([str(path)], without=("DoubleNegation",)) == 2
     with pytest.raises(PopulusError, match="there is no pattern 'DoubleNegation'"):
         negations([], without=("DoubleNegation",))
+
+
+def test_a_file_may_have_patterns_as_xdsl_writes_them(tmp_path: Path):
+    """What they replace is erased with its producers, and what they insert has the places of what it stands for."""
+    path = tmp_path / "negations.py"
+    path.write_text(
+        '''
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
+
+from populus.dialects import popart
+
+
+class NegationOfNegation(RewritePattern):
+    """`-(-x)` is `|x| sign x`. Always legal."""
+
+    @op_type_rewrite_pattern
+    def match_and_rewrite(self, op: popart.NegOp, rewriter: PatternRewriter):
+        if isinstance(inner := op.x.owner, popart.NegOp):
+            size, sign = popart.AbsOp(inner.x), popart.SignOp(inner.x)
+            rewriter.replace(op, [size, sign, popart.MulOp(size.y, sign.y)])
+'''
+    )
+    text = """
+func.func @main(%x : tensor<2xf32>) -> tensor<2xf32> attributes {input_names = ["x"], output_names = ["y"]} {
+  %a = popart.neg %x : tensor<2xf32> loc("inner")
+  %b = popart.neg %a : tensor<2xf32> loc("outer")
+  func.return %b : tensor<2xf32>
+}
+"""
+    module, ctx = parsed(text), context()
+    read(path).register(ctx)
+    PopartFusePass(patterns=("NegationOfNegation",)).apply(ctx, module)
+    made = [op for op in module.walk() if op.name.startswith("popart.")]
+    assert [op.name for op in made] == ["popart.abs", "popart.sign", "popart.mul"]
+    assert {place(op.location) for op in made} == {"'inner' + 'outer'"}
+    verify(module)
+    kept = parsed(text)
+    PopartFusePass(exact=True, without=tuple(PATTERNS)).apply(ctx, kept)
+    assert str(kept) == str(parsed(text)), "a pattern that does not say EXACT may round"
+
+
+def test_what_only_dead_ops_read_is_erased_in_one_walk():
+    module = parsed("""
+func.func @main(%x : tensor<2xf32>) -> tensor<2xf32> {
+  %a = popart.neg %x : tensor<2xf32>
+  %b = popart.exp %a : tensor<2xf32>
+  %c = popart.abs %x : tensor<2xf32>
+  func.return %c : tensor<2xf32>
+}
+""")
+    erase_dead(module.body.block)
+    assert str(module).count("popart.") == 3
+    erase_dead(module.body.block, lambda op: op.name == "popart.neg", inside=True)
+    assert str(module).count("popart.") == 3
+    erase_dead(module.body.block, inside=True)
+    assert [op.name for op in module.walk() if op.name.startswith("popart.")] == ["popart.abs"]
