@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, ParamOp, StorageOp
 from populus.dialects.poplar.target import KIB, Target
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.element_types import bytes_of
 from populus.lowering.poplar.map import spread
 from populus.runtime.memory import ALIGNMENT, PEAK, Tenant, Usage, layout, tenants, usage
 
@@ -67,6 +68,8 @@ def allocate(graph: GraphOp, fit: str = "first") -> None:
                 tenant = all_tenants[last]
                 tile = (tenant.start + int(tenant.bytes.argmax())) % target.tiles
             raise TooLargeError(_too_much(target, top, tile, used))
+    if why := _too_much_outside(graph, target):
+        raise TooLargeError(why)
     graph.attributes[PEAK] = IntegerAttr(top, i64)
     for tenant, address in zip(all_tenants, placed):
         if isinstance(tenant.op, StorageOp):
@@ -150,6 +153,20 @@ def _too_much(target: Target, needed: int, tile: int, used: Usage) -> str:
     return (
         f"the model needs {_kib(needed)} on tile {tile} at step '{used.label}', {_kib(needed - room)} more than the {_kib(room)} of "
         f"{target.name}; largest: {largest}{', ...' if len(used.largest) > NAMED else ''}; use more tiles or a target with more memory"
+    )
+
+
+def _too_much_outside(graph: GraphOp, target: Target) -> str | None:
+    """Says that what waits outside the tiles exceeds the machine's DRAM; None if it does not, or no size is known."""
+    waiting = [op for op in graph.walk() if isinstance(op, StorageOp) and op.outside is not None]
+    needed = sum(bytes_of(op.type.shape, op.type.element) for op in waiting)
+    if target.mesh is None or needed <= target.mesh.dram_size:
+        return None
+    largest = max(waiting, key=lambda op: bytes_of(op.type.shape, op.type.element))
+    more, room = needed - target.mesh.dram_size, target.mesh.dram_size
+    return (
+        f"the model keeps {_kib(needed)} in DRAM, {_kib(more)} more than the {_kib(room)} of {target.name}; largest: "
+        f"'{largest.label.data}' {_kib(bytes_of(largest.type.shape, largest.type.element))}; use a target with more DRAM"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
@@ -11,16 +12,18 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from populus.dialects.poplar import CallOp, ExecuteOp, FuncOp, GraphOp, StorageOp, TensorType, ViewOp
+from populus.dialects.poplar import CallOp, ConstOp, ExecuteOp, FuncOp, GraphOp, StorageOp, TensorType, ViewOp
 from populus.dialects.poplar.compute import Meetings
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.target import Target
 from populus.dialects.support.diagnostics import fused
-from populus.runtime.memory import temporary_bytes
+from populus.dialects.support.element_types import size_in_bytes
+from populus.runtime.memory import layout, temporary_bytes
 
 SHARE = 0.1  # share of a tile for the data that a merged step receives from other tiles
 SMALL = 1 / 640  # share of a tile: a step that receives no more joins a step that receives any amount
+HELD = 0.5  # share of a tile for the constants that a merged step reads: those of steps apart may wait outside, one after the other
 REACH = 16  # steps to look back: a merged result is live from the earlier step on
 
 
@@ -53,6 +56,7 @@ class MergeCandidate:
     """A step of a block: the variables that it reads or writes, and the bytes that its fullest tile receives.
 
     `families`: of an execute, with those that joined it; `places`: the locations of the steps that it has become.
+    `constants`: bytes of a tile that it reads.
     """
 
     op: Operation
@@ -60,6 +64,7 @@ class MergeCandidate:
     bytes: int = 0
     families: Meetings = field(default_factory=Meetings)
     places: list[LocationAttr] = field(default_factory=list[LocationAttr])
+    constants: int = 0
 
     def conflicts(self, other: MergeCandidate) -> bool:
         """Tells whether both access common elements and one of them writes these."""
@@ -99,7 +104,7 @@ class _Merging:
 
     def joined(self, op: ExecuteOp, step: MergeCandidate) -> bool:
         """Moves an execute into an earlier one. Returns False if there is none."""
-        step.bytes = int(temporary_bytes(op, self.target.tiles).max(initial=0))
+        step.bytes, step.constants = int(temporary_bytes(op, self.target.tiles).max(initial=0)), _constants(op)
         destination: MergeCandidate | None = None
         for earlier in itertools.islice(reversed(self.steps), REACH):
             if not isinstance(earlier.op, ExecuteOp):
@@ -118,10 +123,13 @@ class _Merging:
         self.join(op, destination)
         destination.touched += step.touched
         destination.bytes += step.bytes
+        destination.constants += step.constants
         return True
 
     def fits(self, earlier: MergeCandidate, step: MergeCandidate) -> bool:
-        """Tells whether both steps' received data fits a tile's share."""
+        """Tells whether both steps' received data, and their constants, fit a tile's shares."""
+        if min(earlier.constants, step.constants) and earlier.constants + step.constants > HELD * self.target.tile_bytes:
+            return False
         least, sum = min(earlier.bytes, step.bytes), earlier.bytes + step.bytes
         return least <= SMALL * self.target.tile_bytes or sum <= SHARE * self.target.tile_bytes
 
@@ -159,6 +167,17 @@ def _label(first: str, second: str) -> str:
         return f"{first} + {second}"
     count = rest.removesuffix(" more")
     return f"{head} + {int(count) + 1 if count.isdigit() else 2} more"
+
+
+def _constants(op: ExecuteOp) -> int:
+    """Counts the bytes on a tile of the constants that a step reads."""
+    read = dict.fromkeys(storage_of(value) for family in op.families() for value in family.views)
+    total = 0
+    for storage in read:
+        if isinstance(storage, ConstOp):
+            grid = layout(storage)
+            total += -(-math.prod(storage.type.shape) * grid.copies // max(grid.cells, 1)) * size_in_bytes(storage.type.element)
+    return total
 
 
 def _touched(op: Operation) -> list[tuple[StorageOp, SSAValue, bool]]:

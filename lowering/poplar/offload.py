@@ -44,8 +44,8 @@ class PoplarOffloadPass(ModulePass):
     before the next. Copies, calls and streams that only read it do so outside. Programs that fit stay unchanged.
     Replicated constants are spread first. `tile_bytes`: bytes of each tile, instead of the target's.
 
-    A program that still does not fit is left to `poplar-allocate`, which reports it. Raises PopulusError if
-    `tile_bytes` is below 1. Bit for bit.
+    A machine without memory outside is left alone. A program that still does not fit is left to `poplar-allocate`, which reports
+    it. Raises PopulusError if `tile_bytes` is below 1. Bit for bit.
     """
 
     name = "poplar-offload"
@@ -57,6 +57,8 @@ class PoplarOffloadPass(ModulePass):
         for graph in op.body.block.ops:
             if isinstance(graph, GraphOp):
                 machine = graph.machine
+                if machine.mesh is not None and not machine.mesh.dram_size:
+                    continue  # there is no memory outside
                 offload(graph, self.tile_bytes or machine.room)
 
 

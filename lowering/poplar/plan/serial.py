@@ -17,7 +17,7 @@ from populus.dialects.poplar import ConstOp, GraphOp
 from populus.dialects.poplar.target import Target
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
-from populus.dialects.popops import ConcatOp, SliceOp
+from populus.dialects.popops import ConcatOp, DimShuffleOp, ReshapeOp, SliceOp
 from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes, tensor
 from populus.lowering.poplar.plan.contraction import MEMORY_SHARE, Contraction, fitting, options, promising, shape_of_contraction
 from populus.lowering.poplar.plan.residency import Room
@@ -140,9 +140,20 @@ def replace_by_steps(op: MatMulOp | ConvolutionOp, cut: str, steps: int) -> None
 
 
 def _slice(op: Operation, x: SSAValue, dim: int, begin: int, end: int) -> SSAValue:
-    """Slices an operand; a slice of a constant is a constant of its own, which can be offloaded separately."""
+    """Slices an operand; a slice of a constant is a constant of its own, which can be offloaded separately.
+
+    So is one that is seen permuted or with dimensions of 1: the constant is sliced, and the slice is seen as the operand was.
+    """
     shape = shape_of(x.type)
     cast = x.owner
+    if isinstance(cast, DimShuffleOp) and _is_view_of_constant(x):
+        permutation = ints(cast.permutation)
+        return _insert(op, DimShuffleOp(_slice(op, cast.x, permutation[dim], begin, end), permutation=permutation))
+    if isinstance(cast, ReshapeOp) and _is_view_of_constant(x):
+        before = [d for d, n in enumerate(shape_of(cast.x.type)) if n != 1]
+        at = [d for d, n in enumerate(shape) if n != 1].index(dim)
+        inner = _slice(op, cast.x, before[at], begin, end)
+        return _insert(op, ReshapeOp(inner, shape=[end - begin if d == dim else n for d, n in enumerate(shape)]))
     if isinstance(cast, UnrealizedConversionCastOp) and isinstance(constant := cast.inputs[0].owner, ConstOp):
         array = constant.array()[tuple(slice(begin, end) if d == dim else slice(None) for d in range(len(shape)))]
         new = ConstOp(f"{constant.label.data}.{begin}", array_attribute(array), TensorType.of(array.shape, constant.type.element))
@@ -154,6 +165,20 @@ def _slice(op: Operation, x: SSAValue, dim: int, begin: int, end: int) -> SSAVal
     begins, ends = [0] * len(shape), list(shape)
     begins[dim], ends[dim] = begin, end
     return _insert(op, SliceOp(x, begins=begins, ends=ends, steps=[1] * len(shape)))
+
+
+def _is_view_of_constant(x: SSAValue) -> bool:
+    """Tells whether a value is a constant whose dimensions are permuted, or differ by ones."""
+    match x.owner:
+        case DimShuffleOp():
+            return _is_view_of_constant(x.owner.x)
+        case ReshapeOp():
+            without = [[n for n in shape_of(v.type) if n != 1] for v in (x, x.owner.x)]
+            return without[0] == without[1] and _is_view_of_constant(x.owner.x)
+        case UnrealizedConversionCastOp():
+            return isinstance(x.owner.inputs[0].owner, ConstOp)
+        case _:
+            return False
 
 
 def _insert(op: Operation, new: TensorOp) -> SSAValue:

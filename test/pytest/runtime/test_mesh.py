@@ -7,6 +7,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import bf16, f32
@@ -173,7 +174,7 @@ EDGE = machine(
     kind="mesh", name="edge4", tiles=16, grid=(4, 4), tile_bytes=256 * KIB, dram_size=2**30, dram_tile_bytes=10, dram_read_bytes=40,
     dram_write_bytes=30, dram_stream_bytes=40, dram_cycles=300, **SHARED,
 )
-RING = machine(kind="mesh", name="ring12", tiles=12, grid=(12, 1), tile_bytes=512 * KIB, **SHARED)
+RING = machine(kind="mesh", name="ring12", tiles=12, grid=(12, 1), tile_bytes=1536 * KIB, **SHARED)
 '''
 
 
@@ -244,3 +245,50 @@ def test_a_product_that_hides_its_exchange_says_so_in_the_profile_and_its_file(t
     assert found.summary["hidden_cycles"] == sum(s.hidden * s.count for s in found.steps)
     alone = populus.compile(b.module(), target="n150, buffers=1").profile().summary
     assert alone["hidden_cycles"] == 0 and alone["cycles"] > found.summary["cycles"]
+
+
+def wide_product(transposed: bool = False) -> object:
+    """[4, 512] x [512, 4096] in f32: weights of 8 MiB, twice the memory of a 4 x 4 mesh with 256 KiB."""
+    with populus.Builder() as b:
+        x, w = b.input("x", (4, 512)), np.arange(512 * 4096, dtype=np.float32).reshape(512, 4096) % 61 / 64
+        weights = b.op("transpose", b.constant(np.ascontiguousarray(w.T)), permutation=[1, 0])[0] if transposed else b.constant(w)
+        b.output("y", b.op("relu", b.op("matmul", x, weights)[0])[0])
+    return b.module()
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_weights_of_twice_the_memory_stream_from_dram_in_pieces(own: None, transposed: bool):
+    """Once one step read two pieces, and a piece behind a transposition was loaded with the whole."""
+    module = wide_product(transposed)
+    inputs = populus.compile(module).signature.random()
+    expected = populus.compile(module, engine="numpy").run(inputs)["y"]
+    for engine in ("strict", "numpy", "native"):
+        program = populus.compile(module, target="edge4", engine=engine)
+        assert np.allclose(program.run(inputs)["y"], expected, rtol=1e-5, atol=1e-5), engine
+    summary = program.profile().summary
+    assert summary["fits"] and summary["host_bytes"] > 512 * 4096 * 4
+    loads = [s for s in program.profile().steps if s.kind == "copy" and s.host_bytes]
+    assert len(loads) > 2 and max(s.host_bytes for s in loads) <= 16 * 256 * 1024 / 2
+
+
+def test_a_model_beyond_dram_or_without_any_is_refused_in_one_line(own: None):
+    message = r"keeps \d+ KiB in DRAM, \d+ KiB more than the 4096 KiB of edge4; largest: .* use a target with more DRAM"
+    with pytest.raises(PopulusError, match=message) as raised:
+        populus.compile(wide_product(), target="edge4, dram_size=4194304")
+    assert "\n" not in str(raised.value)
+    with pytest.raises(PopulusError, match="the model needs .* KiB on tile .* of ring12"):
+        populus.compile(wide_product(), target="ring12, tile_bytes=262144")
+
+
+@pytest.mark.parametrize("engine", ["strict", "numpy", "native"])
+def test_bf16_is_rounded_to_nearest_even_at_each_store(engine: str):
+    """Against ml_dtypes, bit for bit: a sum and a product of elements, of which each is stored."""
+    x, y = (np.random.default_rng(seed).standard_normal((64, 96)).astype(ml_dtypes.bfloat16) for seed in (1, 2))
+    with populus.Builder() as b:
+        a, c = b.input("a", x.shape, ml_dtypes.bfloat16), b.input("c", y.shape, ml_dtypes.bfloat16)
+        b.output("sum", b.op("add", a, c)[0])
+        b.output("product", b.op("mul", a, c)[0])
+    found = populus.compile(b.module(), target="n150", engine=engine).run({"a": x, "c": y})
+    for name, exact in (("sum", x.astype(np.float64) + y.astype(np.float64)), ("product", x.astype(np.float64) * y.astype(np.float64))):
+        assert found[name].dtype == ml_dtypes.bfloat16
+        assert found[name].tobytes() == exact.astype(np.float32).astype(ml_dtypes.bfloat16).tobytes()
