@@ -56,7 +56,7 @@ def new_context() -> Any:
     _mlir("_mlir_libs._jax_mlir_ext").register_dialects(registry)
     context = _mlir("ir").Context()
     context.append_dialect_registry(registry)
-    for name in ("stablehlo", "chlo"):
+    for name in ("stablehlo", "chlo", "sdy"):
         _mlir(f"dialects.{name}").register_dialect(context)
     context.load_all_available_dialects()
     return context
