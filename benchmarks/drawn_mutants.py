@@ -68,6 +68,7 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("runtime/engine/native/kernels/rows", ("runtime/test_native_rows.py",)),
     ("runtime/engine/native/kernels/tables", ("runtime/test_native_engine.py",)),
     ("runtime/engine/native/kernels/", ("runtime/test_native_engine.py", "runtime/test_native_code.py", "runtime/test_native_products.py")),
+    ("runtime/engine/native/codegen/jit", ("runtime/test_native_engine.py", "runtime/test_built.py")),
     ("runtime/engine/native/run/thread", ("runtime/test_native_threads.py",)),
     ("runtime/engine/native/run/constants", ("runtime/test_native_engine.py -k constant", "runtime/test_native_products.py")),
     ("runtime/engine/native/run/epilogues", ("runtime/test_endings.py",)),

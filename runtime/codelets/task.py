@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from populus.dialects.expr import Expr
 from populus.dialects.poplar.partition import Access, Box
+from populus.runtime.codelets.undefined import marked
 
 Array: TypeAlias = NDArray[Any]
 Run: TypeAlias = Callable[[], object]
@@ -80,7 +81,7 @@ class Workspace:
 
     def __init__(self, bytes: int = 1 << 23):
         # Untouched pages cost nothing, so the initial size is generous.
-        self._memory: NDArray[np.uint8] = np.empty(bytes, np.uint8)
+        self._memory: NDArray[np.uint8] = marked(np.empty(bytes, np.uint8))
         self.memories: list[NDArray[np.uint8]] = [self._memory] if bytes else []  # all that tasks have parts of
         self.owned: list[NDArray[np.uint8]] = []
         self.needed = 0  # bytes that the tasks have reserved so far
@@ -90,7 +91,7 @@ class Workspace:
         """Reserves `bytes` bytes from `begin`. Larger memory is new, and earlier tasks keep the old."""
         self.needed = max(self.needed, begin + bytes)
         if begin + bytes > self._memory.size:
-            self._memory = np.empty(2 * (begin + bytes), np.uint8)
+            self._memory = marked(np.empty(2 * (begin + bytes), np.uint8))
             self.memories.append(self._memory)
         return self._memory[begin : begin + bytes]
 

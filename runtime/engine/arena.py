@@ -10,6 +10,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from populus.runtime.codelets.undefined import marked
+
 HUGE = 2 << 20  # bytes: larger arenas request huge pages, for fewer page faults and TLB misses
 
 K = TypeVar("K", bound=Hashable)
@@ -18,18 +20,18 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 
 
 def memory(bytes: int) -> NDArray[np.uint8]:
-    """Allocates zeroed memory of so many bytes, as untouched pages: [bytes].
+    """Allocates zeroed memory of so many bytes, as untouched pages: [bytes]; in runs that check, all bits are set.
 
     Zeros make reads of unwritten elements the same in every run.
     """
     if bytes < HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return np.zeros(bytes, np.uint8)
+        return marked(np.zeros(bytes, np.uint8))
     pages = mmap.mmap(-1, bytes + HUGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory would get small pages
     whole = np.frombuffer(pages, np.uint8)
     skipped = -whole.ctypes.data % HUGE
     with contextlib.suppress(OSError):  # a system without huge pages
         pages.madvise(mmap.MADV_HUGEPAGE, skipped, bytes // HUGE * HUGE)  # not the end, which needs only a part of one
-    return whole[skipped : skipped + bytes]
+    return marked(whole[skipped : skipped + bytes])
 
 
 def give_back(arena: NDArray[np.uint8]) -> None:

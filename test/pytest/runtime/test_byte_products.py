@@ -65,6 +65,10 @@ def test_convolutions_of_other_shapes_are_onnxruntimes(settings):
     same(*convolution("us", (7, 0), **settings))
 
 
+def test_padding_is_zero_to_the_last_byte():
+    same(*convolution("us", (0, 0), (1, 4, 6, 3)))  # the image with its padding is no multiple of 8 bytes
+
+
 WINOGRAD = [  # channels are whole panels of the widest vectors
     ("us", {"size": (2, 32, 64, 9), "channels": True}),
     ("ss", {"size": (1, 32, 32, 13), "channels": True}),

@@ -14,11 +14,12 @@ from xdsl.ir import SSAValue
 
 import populus
 from populus.dialects.poplar.memory import storage_of
+from populus.runtime.codelets.undefined import VARIABLE
 from populus.runtime.engine.native.codegen.touched import Elements
 from populus.runtime.engine.native.kernels import pool_kernels, products
 from populus.runtime.engine.native.kernels.contraction import Product
 from populus.runtime.engine.native.run import epilogues, program
-from populus.runtime.engine.native.run.launch_check import VARIABLE, _overlap
+from populus.runtime.engine.native.run.launch_check import _overlap
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.numpy import NumpyProgram
 

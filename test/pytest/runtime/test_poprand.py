@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import helper, numpy_helper
 
+import populus
+from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.poprand import draw, philox
+from populus.runtime.session import Session
 
 ONES = 0xFFFFFFFF
 
@@ -63,3 +67,26 @@ def test_bernoulli_numbers_are_one_with_the_probability():
     assert set(np.unique(v)) == {0, 1}
     assert abs(v.mean() - 0.3) < 5 * np.sqrt(0.21 / 1e5)
     assert draw(SEED, "bernoulli", 1.0, 0.0, 0, 0, 100).min() == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+@pytest.mark.parametrize("kind", ["RandomUniform", "RandomNormal", "Bernoulli"])
+def test_machine_code_draws_the_numbers_of_numpy_in_every_type_and_layout(kind: str, dtype: type):
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    p = numpy_helper.from_array(np.linspace(0, 1, 5 * 36, dtype=np.float32).reshape(5, 36), "p")
+    like = kind == "Bernoulli"
+    draw = helper.make_node(kind, ["p"] if like else [], ["x"], dtype=to, seed=3.0, **({} if like else {"shape": [5, 36]}))
+    c = numpy_helper.from_array(np.ones((5, 3), dtype), "c")
+    beside = helper.make_node("Concat", ["x", "c"], ["y"], axis=1)  # rows of x lie apart in y
+    outputs = [helper.make_tensor_value_info(n, to, s) for n, s in (("x", [5, 36]), ("y", [5, 39]))]
+    for wanted in (outputs[:1], outputs[1:], outputs):
+        graph = helper.make_graph([draw, beside], "drawn", [], wanted, [p, c])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+        module = populus.compile(model, target="host", tiles=3).module("poplar")
+        native = Session(module, "native")
+        assert isinstance(native._program, NativeProgram)
+        assert not native._program.fallbacks
+        found, expected = native.run({}), Session(module, "numpy").run({})
+        for name, y in expected.items():
+            assert found[name].dtype == dtype
+            assert found[name].tobytes() == y.tobytes(), name

@@ -14,7 +14,6 @@ Each kernel states what a launch touches, from its arguments (`codegen/touched.p
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,12 +34,6 @@ from populus.runtime.engine.native.kernels.launch import Launch
 
 Array = NDArray[Any]
 Bits = NDArray[np.bool_]
-VARIABLE = "POPULUS_CHECK"
-
-
-def checks() -> bool:
-    """Tells whether the launches of programs are to be checked."""
-    return os.environ.get(VARIABLE, "") not in ("", "0")
 
 
 @dataclass(frozen=True)

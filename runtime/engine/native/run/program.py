@@ -20,6 +20,7 @@ from populus.dialects.poplar.program import CallOp, FuncOp, GraphOp
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.support.element_types import dtype_of, is_byte
 from populus.runtime.codelets.task import Piece, Run, Task
+from populus.runtime.codelets.undefined import checks
 from populus.runtime.engine.arena import memory
 from populus.runtime.engine.codelet_vertices import named
 from populus.runtime.engine.native import NoMachineCodeError
@@ -33,7 +34,7 @@ from populus.runtime.engine.native.run.assembly import assembled
 from populus.runtime.engine.native.run.constants import Constants
 from populus.runtime.engine.native.run.epilogues import Epilogue, epilogues, in_dimensions_of, shows
 from populus.runtime.engine.native.run.image import Blocks, Region
-from populus.runtime.engine.native.run.launch_check import LaunchCheck, checks
+from populus.runtime.engine.native.run.launch_check import LaunchCheck
 from populus.runtime.engine.native.run.partials import PartialSums, as_product, pairs
 from populus.runtime.engine.native.run.thread_pool import team, threads_of
 from populus.runtime.engine.numpy import NumpyProgram
@@ -87,8 +88,7 @@ class NativeProgram(NumpyProgram):
     def load(self) -> None:
         self.workspace.busy = self.workspace.own(8).view(np.int64)
         if checks():
-            own = [array for storage, array in self._memory.items() if storage not in self._constants]  # on guarded memory
-            arena = own if self._arena is None else [self._arena]
+            arena = [self._arena] if self._arena is not None else [a for s, a in self._memory.items() if s not in self._constants]
             self.check = LaunchCheck(lambda v: None if self.is_constant(v) else self.array(v), self._users, self.workspace.memories, arena)
         super().load()
         self.table, times = assembled(self.library, self.body, self.blocks())
