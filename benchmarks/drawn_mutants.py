@@ -50,7 +50,7 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("runtime/engine/native/kernels/half_", ("runtime/test_half_products.py",)),
     ("runtime/engine/native/kernels/packed_", ("runtime/test_packed_products.py",)),
     ("runtime/engine/native/kernels/winograd", ("runtime/test_winograd.py",)),
-    ("runtime/engine/native/kernels/places", ("runtime/test_winograd.py",)),
+    ("runtime/engine/native/kernels/places", ("runtime/test_winograd.py", "runtime/test_native_products.py -k places")),
     ("runtime/engine/native/kernels/draws", ("runtime/test_poprand.py",)),
     ("runtime/engine/native/kernels/circular", (FUNCTIONS, "runtime/test_native_bits.py")),
     ("runtime/engine/native/kernels/wide_formulas", (FUNCTIONS, "runtime/test_native_bits.py")),

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 import populus
 from helpers import cpus, cut_vectors
-from helpers.quantized_models import convolution, on_engines, product, unoptimised
+from helpers.quantized_models import convolution, on_engines, one_node, product, unoptimised
 from populus.dialects.poplar.compute import FamilyOp
 from populus.dialects.poplar.program import GraphOp
 from populus.runtime.engine.native.codegen import byte_dots
@@ -67,6 +67,12 @@ def test_convolutions_of_other_shapes_are_onnxruntimes(settings):
 
 def test_padding_is_zero_to_the_last_byte():
     same(*convolution("us", (0, 0), (1, 4, 6, 3)))  # the image with its padding is no multiple of 8 bytes
+
+
+def test_sums_of_single_channels_are_stored_where_no_formula_follows():
+    rng = np.random.default_rng(3)
+    x, w = rng.integers(0, 256, (2, 80, 7, 7), np.uint8), rng.integers(-128, 128, (80, 1, 3, 3), np.int8)
+    same(one_node("ConvInteger", {"1": x}, {"2": w}, np.int32, pads=[1] * 4, group=80), {"1": x})
 
 
 WINOGRAD = [  # channels are whole panels of the widest vectors

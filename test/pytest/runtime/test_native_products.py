@@ -7,15 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import populus
+from populus.dialects.data import StoredAttr
+from populus.dialects.poplar.memory import ConstOp
+from populus.dialects.support.constant_table import TABLE
+from populus.runtime.codelets.task import Task
 from populus.runtime.engine.arena import ALIGNMENT
 from populus.runtime.engine.native.codegen.cpu import Machine, machine
 from populus.runtime.engine.native.codegen.jit import Kernel, library
 from populus.runtime.engine.native.kernels.contraction import ALONE, FIRST_WORD, STAGE, Product, lanes_of
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import lines, offsets
+from populus.runtime.engine.native.kernels.places import places_of
 from populus.runtime.engine.native.run.program import NativeProgram
 
 Array = NDArray[Any]
@@ -101,3 +106,28 @@ def test_blocks_fetch_nothing_after_the_last_panel(k: int):
     assert 0 <= fetched[0]
     assert fetched[-1] < packed.room.nbytes
     assert fetched[-1] >= packed.room.nbytes - 8 * k * product.panels.broad * product.panels.lanes  # the last panel itself is fetched
+
+
+def test_a_constant_is_kept_once_as_its_panels_and_given_back_from_them():
+    w = np.random.default_rng(5).standard_normal((40, 37)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "kept",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [16, 40])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [16, 37])],
+        [numpy_helper.from_array(w, "w")],
+    )
+    program = populus.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), engine="native")
+    (constant,) = (op for op in program.module("poplar").walk() if isinstance(op, ConstOp))
+    assert isinstance(constant.value, StoredAttr)
+    assert not TABLE.is_released(constant.value.data)
+    assert isinstance(program.session._program, NativeProgram)
+    assert TABLE.is_released(constant.value.data)
+    np.testing.assert_array_equal(constant.array().reshape(w.shape), w)
+
+
+def test_places_are_bits_of_a_positive_word():
+    task = Task({}, {}, {}, threads=100)
+    task.workspace.busy = task.workspace.own(8).view(np.int64)
+    assert 1 << places_of(task, 100)[1] < 1 << 64
+    assert places_of(task, 5)[1] == 5
