@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.table import Table
 
 from populus.dialects.poplar.target import KIB, Spec
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.output_files import replacing
 from populus.tools.output import console as make_console
 from populus.tools.output import say_written, shown, to_standard_output
@@ -19,6 +21,7 @@ from populus.tools.report.record import read, record, text_of
 from populus.tools.report.record_types import Record
 from populus.tools.report.what_if import Machine, WhatIf, what_if
 from populus.tools.run import add_compile_arguments, program_of
+from populus.tools.weightless import without_weights
 
 HOTTEST = 10  # number of ops printed
 
@@ -30,11 +33,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", metavar="FILE", help="write the profile as JSON to this file (see docs/profile.md), or to standard output for -")
     add("--html", metavar="FILE", help="write the profile as one HTML page that needs no network")
     add("--before", metavar="FILE", help="a profile.json to compare with")
+    add("--no-weights", action="store_true", help="plan by the shapes of the weights: their data is not read, and may be missing")
     add("--what-if", action="store_true", help="find the smallest machine on which the model fits, and the largest consumers of memory")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
+    if not args.no_weights:
+        return profiled(args)
+    if Path(args.model).suffix == ".json":
+        raise PopulusError(f"{args.model}: --no-weights is for models, and this is a profile")
+    with TemporaryDirectory() as folder:
+        args.model = str(without_weights(Path(args.model), Path(folder)))
+        return profiled(args)
+
+
+def profiled(args: argparse.Namespace) -> int:
+    """Profiles the model of the arguments, and writes what they ask for."""
     console = make_console(args)
     before = None if args.before is None else read(args.before)
     if args.what_if:
