@@ -1,3 +1,5 @@
+# quick: before a commit: ruff of the files that changed, lit, and the tests that took at most 0.3 s in their last run here
+#   (`make pytest` notes what each took; what has not run yet counts as quick).
 # demo: a digit that a net recognises, by the package alone in .venv.  test: everything CI checks.  lint, lit, pytest, portability: parts of it.
 # pytest: in an order drawn anew each time, by a seed that is printed; SEED=N repeats one.
 # portability: the tests of numbers as five other machines would run them; with FULL=1, under every setting that is known;
@@ -24,7 +26,7 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 PACKAGE := .venv/.package
 
-.PHONY: view demo docs first-screen test lint lit pytest portability bench wheel packages blocks levels fuzz triples check-ops validate prove mutants soak screens
+.PHONY: quick view demo docs first-screen test lint lit pytest portability bench wheel packages blocks levels fuzz triples check-ops validate prove mutants soak screens
 
 demo: $(PACKAGE)
 	@$(BIN)/populus demo
@@ -50,6 +52,12 @@ pytest: SEED := $(SEED)
 pytest: $(READY)
 	@echo "== pytest, in the order of SEED=$(SEED)"
 	@$(BIN)/pytest -q -n 2 --dist worksteal --randomly-seed=$(SEED)
+
+quick: $(READY)
+	@echo "== ruff of what changed, lit, quick tests"
+	@git diff --name-only --diff-filter=d -z HEAD -- '*.py' | xargs -0 -r $(BIN)/ruff check --quiet
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/lit --quiet -j2 test/filecheck
+	@$(BIN)/pytest -q -n 2 --dist worksteal --quick
 
 portability: $(READY)
 	@echo "== portability"

@@ -44,6 +44,7 @@ CASES = 2033  # of onnx 1.23
 PASSING = ("folded", "host")  # other outcomes that count as passed
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "test/pytest/onnx_suite.json"
+NAMES = ROOT / "test/pytest/onnx_suite_names.txt"  # of all cases, whose data take 6 s of a CPU to make
 # Failures with all dimensions symbolic, and at the level popart.
 OTHERS = {way: ROOT / f"test/pytest/onnx_suite_{way}.json" for way in ("symbolic", "reference")}
 PAGE = ROOT / "docs/coverage.md"
@@ -240,6 +241,11 @@ def _named(way: str, name: str) -> Outcome:
 # -- the record and the page
 
 
+def names() -> list[str]:
+    """Reads the names of all cases, in order. None is made."""
+    return NAMES.read_text().split()
+
+
 def recorded() -> dict[str, Outcome]:
     """Reads the recorded outcomes of all cases other than `passed`."""
     found = json.loads(RECORD.read_text())
@@ -387,6 +393,7 @@ def main(arguments: list[str] | None = None) -> int:
         OTHERS[way].write_text(record({name: o for name, o in found.items() if o.status not in ("passed", *PASSING)}))
     elif args.write and not args.patterns and not way:
         RECORD.write_text(record(found))
+        NAMES.write_text("".join(f"{name}\n" for name in cases()))
         PAGE.write_text(page({name: o for name, o in found.items() if o.status != "passed"}))
     return 0
 
