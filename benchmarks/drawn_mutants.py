@@ -71,9 +71,10 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("runtime/engine/native/codegen/jit", ("runtime/test_native_engine.py", "runtime/test_built.py")),
     ("runtime/engine/native/run/thread", ("runtime/test_native_threads.py",)),
     ("runtime/engine/native/run/constants", ("runtime/test_native_engine.py -k constant", "runtime/test_native_products.py")),
-    ("runtime/engine/native/run/epilogues", ("runtime/test_endings.py",)),
-    ("runtime/engine/native/run/partials", ("runtime/test_endings.py", "runtime/test_native_products.py")),
+    ("runtime/engine/native/run/slices", ("runtime/test_endings.py", "runtime/test_native_products.py")),
     ("runtime/engine/native/", ("runtime/test_native_engine.py", "runtime/test_native_threads.py", "runtime/test_native_code.py")),
+    ("runtime/tasks", ("runtime/test_tasks.py", "runtime/test_endings.py")),
+    ("runtime/endings", ("runtime/test_endings.py",)),
     ("runtime/codelets/tile", ("runtime/test_tile_code.py",)),
     ("runtime/codelets/plain", ("runtime/test_tile_code_python.py",)),
     ("runtime/codelets/winograd", ("runtime/test_winograd.py",)),
@@ -98,7 +99,8 @@ GENERAL = {tests for prefix, tests in CHECKS if prefix in ("runtime/engine/nativ
 LIT = {
     "lowering/popops/fuse": "popops-fuse", "lowering/popops/narrow": "popops-narrow", "lowering/popops/powers": "popops-fuse",
     "lowering/poplar/allocate": "poplar-allocate", "lowering/poplar/merge": "poplar-merge", "lowering/poplar/map": "poplar-map",
-    "lowering/poplar/offload": "poplar-offload", "lowering/poplar/emit": "poplar-emit", "lowering/poplar/to_llvm": "codelet-to-llvm",
+    "lowering/poplar/fuse": "poplar-fuse", "lowering/poplar/offload": "poplar-offload",
+    "lowering/poplar/emit": "poplar-emit", "lowering/poplar/to_llvm": "codelet-to-llvm",
     "lowering/poplar/from_gcl": "gcl-to-poplar", "lowering/poplar/from_popnn": "popnn-to-poplar", "lowering/poplar/": "popops-to-poplar",
     "lowering/poplar/from_poprand": "poprand-to-poplar", "lowering/poplar/from_poplin": "poplin-to-poplar",
 }  # fmt: skip

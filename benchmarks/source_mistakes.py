@@ -211,11 +211,9 @@ MISTAKES = (
         ("len(xs) * -(-n // BLOCK)", "len(xs) * max(n // BLOCK, 1)"),
     ),
     *_of(
-        "runtime/engine/native/run/partials.py", (f"{NATIVE} -k slices",),
-        ("and not any(touches(between, written) for _, between in order[i + 1 : j])", ""),
-    ),
-    *_of(
-        "runtime/engine/native/run/epilogues.py", ("runtime/test_byte_products.py -k rounding", "runtime/test_endings.py -k waits", GRAPHS),
-        ("late = any(touches(op, v) for op in between for v in others)", "late = False"),
+        "runtime/tasks.py",
+        (f"{NATIVE} -k slices", "runtime/test_byte_products.py -k rounding", "runtime/test_endings.py -k waits", GRAPHS),
+        ("None if between is None or any(touches(op, pair.sums) for op in between) else total", "total"),
+        ("if not any(touches(op, v) for op in between for v in others):", "if True:"),
     ),
 )  # fmt: skip

@@ -14,8 +14,6 @@ from populus.dialects.poplar import (
     ConstOp,
     CopyOp,
     ExecuteOp,
-    FamilyOp,
-    Field,
     FuncOp,
     GraphOp,
     IfOp,
@@ -27,10 +25,11 @@ from populus.dialects.poplar import (
     StreamInOp,
     StreamOutOp,
     SwitchOp,
+    TaskOp,
     WhileOp,
 )
 from populus.dialects.poplar.memory import storage_of, view_of
-from populus.dialects.poplar.overlap import Ranges, disjoint
+from populus.dialects.poplar.overlap import Ranges, covers, disjoint
 from populus.dialects.poplar.view import View
 
 Span: TypeAlias = tuple[int, int]  # first and last step
@@ -170,7 +169,8 @@ class LivenessWalk:
                 for stage in op.stages():
                     connections = [(family, f, v) for family in stage for f, v in family.connections()]
                     reads = [v for _, f, v in connections if f.kind != "out"]
-                    self.touches(flow, reads, [(v, writes_all(family, f, v)) for family, f, v in connections if f.kind == "out"])
+                    writes = [(v, covers(x.space, f.access, view_of(v).shape)) for x, f, v in connections if f.kind == "out"]
+                    self.touches(flow, reads, writes)
             case CopyOp():
                 self.step(op, flow, [op.src], [(op.dst, True)])
             case StreamInOp():
@@ -182,6 +182,8 @@ class LivenessWalk:
                 self.step(op, flow, op.views[:inputs], [(v, True) for v in op.views[inputs:]])
             case SequenceOp():
                 flow.then(self.block(op.body.block))
+            case TaskOp():
+                self.task(op, flow)
             case CallOp():
                 self.call(op, flow)
             case RepeatOp():
@@ -215,6 +217,15 @@ class LivenessWalk:
         spans = self.spans.get(variable, [(now, now)])
         self.spans[variable] = [(min(spans[0][0], now), max(spans[-1][1], now))]
         return variable
+
+    def task(self, op: TaskOp, flow: _Flow) -> None:
+        """Adds the steps of a task. Variables that it touches are live during all of them, as they may run at once."""
+        first = len(self.steps)
+        inner = self.block(op.body.block)
+        for variable in inner.touched:
+            self.touch(variable, first)
+            self.touch(variable, len(self.steps) - 1)
+        flow.then(inner)
 
     def call(self, op: CallOp, flow: _Flow) -> None:
         """Adds the steps of a call, shifted from the function's own, with copies of arguments and results around them."""
@@ -283,18 +294,3 @@ class LivenessWalk:
             joined.touched |= one.touched
         joined.written = set[StorageOp].intersection(*(one.written for one in flows))
         flow.then(joined)
-
-
-def writes_all(family: FamilyOp, field: Field, value: SSAValue) -> bool:
-    """Tells if a family writes every element of an output's view.
-
-    Vertices never write the same element, so it is enough to compare the number of indices written in each dimension.
-    """
-    space = family.space
-    for access, n in zip(field.access, view_of(value).shape, strict=True):
-        if access.whole:
-            continue
-        reached = space[access.terms[0][0]].parts if access.part else math.prod(space[a].n for a, _ in access.terms)
-        if reached != n:
-            return False
-    return True

@@ -43,6 +43,7 @@ from populus.dialects.poplar import (
     StreamInOp,
     StreamOutOp,
     SwitchOp,
+    TaskOp,
     TensorType,
     WhileOp,
 )
@@ -281,13 +282,9 @@ class ProfileWalk:
                     self.add(replace(self.executes[op], count=count))
                 case CopyOp():
                     self.add(self.copy(op, count))
-                case StreamInOp():
-                    self.add(self.host(op, count, [op.dst]))
-                case StreamOutOp():
-                    self.add(self.host(op, count, [op.src]))
-                case OutsideOp():
-                    self.add(self.host(op, count, op.views))
-                case SequenceOp():
+                case StreamInOp() | StreamOutOp() | OutsideOp():
+                    self.add(self.host(op, count, op.operands))
+                case SequenceOp() | TaskOp():
                     self.block(op.body.block, count)
                 case RepeatOp():
                     self.block(op.body.block, count * op.count.value.data)

@@ -18,6 +18,7 @@ from populus.dialects.poplar.program import (
     WhileOp,
 )
 from populus.dialects.poplar.target import TargetAttr
+from populus.dialects.poplar.task import TaskOp
 from populus.dialects.poplar.types import DomainAttr, Field, FieldsAttr, GridAttr, TensorType
 
 POPLAR = Dialect(
@@ -43,6 +44,7 @@ POPLAR = Dialect(
         StreamInOp,
         StreamOutOp,
         SwitchOp,
+        TaskOp,
         VarOp,
         WhileOp,
     ],
@@ -52,6 +54,6 @@ POPLAR = Dialect(
 __all__ = [
     "POPLAR", "BroadcastOp", "CallOp", "CollectiveOp", "ConstOp", "CopyOp", "DimShuffleOp", "DomainAttr", "ExecuteOp", "FamilyOp",
     "Field", "FieldsAttr", "FuncOp", "GraphOp", "GridAttr", "HostCallOp", "IfOp", "OutsideOp", "ParamOp", "RepeatOp", "ReshapeOp",
-    "SequenceOp", "SliceOp", "StorageOp", "StreamInOp", "StreamOutOp", "SwitchOp", "TargetAttr", "TensorType", "VarOp", "ViewOp",
+    "SequenceOp", "SliceOp", "StorageOp", "StreamInOp", "StreamOutOp", "SwitchOp", "TargetAttr", "TaskOp", "TensorType", "VarOp", "ViewOp",
     "WhileOp",
 ]  # fmt: skip

@@ -111,6 +111,7 @@ class Target:
     reserved_bytes: int = 0  # stack, control code
     types: tuple[Attribute, ...] = IPU_TYPES
     lacks: tuple[str, ...] = ()  # library calls and codelets that others have: `popops.top_k`, `pool`
+    joins: bool = False  # runs a `poplar.task` as one launch, which does not store what is between its families
     load_bytes: int = 8  # of weights into the matrix unit in a cycle; twice as many from interleaved memory
     unit_bytes: int = 32  # of weights in one of its units: 4 deep, one data path wide
     product_start_cycles: int = 5  # of a vertex of the matrix unit, which runs on the supervisor, beyond its estimate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
@@ -69,6 +70,19 @@ def disjoint(a: View, b: View) -> bool:
 def same_elements(a: View, b: View) -> bool:
     """Tells whether two views of one variable show the same elements, in any order. Sufficient: compares boxes."""
     return 0 not in a.shape and _runs(a) == _runs(b)
+
+
+def covers(domain: Domain, accesses: tuple[Access, ...], shape: tuple[int, ...]) -> bool:
+    """Tells whether a field of a family reaches every element of its view, of this shape, if it reaches none twice.
+
+    Vertices never write the same element, so it is enough to compare the number of indices in each dimension.
+    """
+    for access, n in zip(accesses, shape, strict=True):
+        if access.whole:
+            continue
+        if (domain[access.terms[0][0]].parts if access.part else math.prod(domain[a].n for a, _ in access.terms)) != n:
+            return False
+    return True
 
 
 def _runs(view: View) -> tuple[int, list[tuple[int, int]]]:

@@ -42,6 +42,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "poplar-map": lazily("populus.lowering.poplar.map:PoplarMapPass"),
     "poplar-merge": lazily("populus.lowering.poplar.merge:PoplarMergePass"),
     "poplar-offload": lazily("populus.lowering.poplar.offload:PoplarOffloadPass"),
+    "poplar-fuse": lazily("populus.lowering.poplar.fuse:PoplarFusePass"),
     "poplar-allocate": lazily("populus.lowering.poplar.allocate:PoplarAllocatePass"),
     "poplar-emit": lazily("populus.lowering.poplar.emit:PoplarEmitPass"),
     "codelet-to-llvm": lazily("populus.lowering.poplar.to_llvm:CodeletToLlvmPass"),

@@ -24,6 +24,7 @@ from populus.runtime.differences import RTOL, largest_difference
 from populus.runtime.engine.native import NoMachineCodeError
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import Observer, StepNode, Written, located
+from populus.runtime.tasks import with_tasks
 from populus.runtime.traces import TIMES, place
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Engines:
     def __init__(self, graph: GraphOp):
         from populus.runtime.engine.native.run.program import NativeProgram
 
+        graph = with_tasks(graph)  # the steps of both are those that the native engine runs
         self._native, self._numpy = NativeProgram(graph), _Follower(graph)
         self.inputs = self._native.inputs
 

@@ -32,6 +32,7 @@ from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, root_of,
 from populus.dialects.poplar.outside import OutsideOp
 from populus.dialects.poplar.partition import Access, Domain
 from populus.dialects.poplar.program import CallOp, GraphOp, IfOp, RepeatOp, SequenceOp, StreamInOp, StreamOutOp, SwitchOp, WhileOp
+from populus.dialects.poplar.task import TaskOp
 from populus.dialects.poplar.types import Field
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.proof.report import Report
@@ -121,6 +122,10 @@ class _Prover:
                     self.writes(state, view, self.views.seen(view))
             case SequenceOp():
                 self.block(op.body.block, state)
+            case TaskOp():
+                self.block(op.body.block, state)
+                for value in op.chain.lost():
+                    state[root_of(value)] = self.none(self.full(root_of(value)))
             case RepeatOp():
                 if op.count.value.data > 0:
                     self.block(op.body.block, state)  # what a later turn finds written is no less

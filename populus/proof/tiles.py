@@ -22,6 +22,7 @@ from populus.dialects.poplar.program import (
     StreamOutOp,
     WhileOp,
 )
+from populus.dialects.poplar.task import TaskOp
 from populus.dialects.support.diagnostics import where
 from populus.dialects.support.element_types import is_float
 from populus.proof.codelets import Family, Operand
@@ -79,7 +80,7 @@ class Tiles:
                         self.family(op, family)
                 case CallOp():
                     self.call(op)
-                case SequenceOp():
+                case SequenceOp() | TaskOp():
                     self.block(op.body.block)
                 case IfOp():
                     self.branch(op)

@@ -14,6 +14,7 @@ from populus.dialects.poplar.program import CallOp, FuncOp, GraphOp, RepeatOp, W
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.cycles.tile_code import instructions
 from populus.runtime.engine.native import NoMachineCodeError
+from populus.runtime.tasks import with_tasks
 from populus.runtime.views import params_of
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _native(graph: GraphOp, options: Options) -> LoadedProgram:
         raise PopulusError("the native engine checks no sample of vertices; engine strict or numpy with a sample does")
     from populus.runtime.engine.native.run.program import NativeProgram
 
-    return NativeProgram(graph, threads=options.threads, views=options.views, states=options.states)
+    return NativeProgram(with_tasks(graph), threads=options.threads, views=options.views, states=options.states)
 
 
 def _auto(graph: GraphOp, options: Options) -> LoadedProgram:

@@ -32,6 +32,7 @@ from populus.dialects.poplar.program import (
     WhileOp,
     element_of,
 )
+from populus.dialects.poplar.task import TaskOp
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
@@ -327,6 +328,8 @@ class LoadedProgram(ABC):
                 yield self._block(op.body.block)
             case StreamInOp() | StreamOutOp() | OutsideOp():
                 yield self.host(op)
+            case TaskOp():
+                yield self.task(op)
             case RepeatOp():
                 yield RepeatNode(op.count.value.data, self._block(op.body.block))
             case WhileOp():
@@ -340,6 +343,10 @@ class LoadedProgram(ABC):
                 yield self._call(op)
             case _:
                 raise PopulusError(f"{where(op)}: {op.name} is not an op of a tile program; lower it first")
+
+    def task(self, op: TaskOp) -> Node:
+        """Binds a task: its executes, in order."""
+        return self._block(op.body.block)
 
     def _call(self, op: CallOp) -> Node:
         """Binds a function's steps to the arguments of this call, in place. Calls without arguments share one binding."""

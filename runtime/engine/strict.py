@@ -18,6 +18,7 @@ from xdsl.ir import Operation, SSAValue
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, storage_of, view_of
 from populus.dialects.poplar.program import CallOp, GraphOp
+from populus.dialects.poplar.task import TaskOp
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
 from populus.runtime.codelets.task import Workspace
@@ -124,6 +125,11 @@ class StrictProgram(LoadedProgram):
                 Superstep(self.rng, families, earlier).run()
 
         return StepNode(op, [run], [(v, self.array(v)) for f in op.families() for _, v in f.written()])
+
+    def task(self, op: TaskOp) -> Node:
+        """Binds a task's executes, and marks results that need not be stored as unwritten after it."""
+        lost = [self.store(value) for value in op.chain.lost()]
+        return BlockNode([super().task(op), StepNode(op, [store.forget for store in lost])])
 
     def vertices(self, family: FamilyOp) -> Vertices:
         """Gives the vertices of a family."""

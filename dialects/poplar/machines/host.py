@@ -29,5 +29,6 @@ HOST = machine(
     slic_taps=0,
     byte_macs=128,
     call_cycles=200,  # of a kernel
+    joins=True,
     types=tuple(dict.fromkeys((*IPU_TYPES, bf16, f64, *BYTES))),
 )

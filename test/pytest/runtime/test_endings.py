@@ -9,14 +9,16 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
 
 import populus
 from populus.dialects.poplar.program import GraphOp
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.poplar.task import TaskOp
+from populus.dialects.support.diagnostics import PopulusError, verify
 from populus.runtime.engine.native.codegen.cpu import CPUS, machine
 from populus.runtime.engine.native.kernels import contraction
-from populus.runtime.engine.native.run import program
 from populus.runtime.engine.native.run.program import NativeProgram
+from populus.runtime.tasks import with_tasks
 
 Array = NDArray[Any]
 Node = tuple[str, list[str], str, dict[str, Any]]
@@ -86,8 +88,9 @@ def run(graph: GraphOp, inputs: dict[str, Array], **how: Any) -> tuple[Array, Na
 
 def apart(graph: GraphOp, inputs: dict[str, Array], monkeypatch: pytest.MonkeyPatch, **how: Any) -> tuple[Array, NativeProgram]:
     """Runs a program whose formulas are passes of their own."""
+    joined = NativeProgram.joined
     with monkeypatch.context() as patch:
-        patch.setattr(program, "epilogues", lambda *_: [])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        patch.setattr(NativeProgram, "joined", lambda self, chain: None if chain.ending is not None else joined(self, chain))
         return run(graph, inputs, **how)
 
 
@@ -178,7 +181,7 @@ def bottleneck() -> tuple[onnx.ModelProto, dict[str, Array]]:
 @pytest.mark.parametrize(("target", "tiles"), [("host", 16), ("gc200", 64)])
 def test_no_formula_follows_a_convolution_of_a_residual_net(target: str, tiles: int, monkeypatch: pytest.MonkeyPatch):
     made, inputs = bottleneck()
-    graph = graph_of(made, target=target, tiles=tiles)
+    graph = with_tasks(graph_of(made, target=target, tiles=tiles))
     expected, before = apart(graph, inputs, monkeypatch)
     y, after = run(graph, inputs)
     assert kernels(before).count("map") >= 6
@@ -186,6 +189,22 @@ def test_no_formula_follows_a_convolution_of_a_residual_net(target: str, tiles: 
     np.testing.assert_array_equal(y, expected)
     numpy = populus.compile(made, target=target, tiles=tiles, engine="numpy").run(inputs)
     np.testing.assert_allclose(y, next(iter(numpy.values())), rtol=1e-4, atol=1e-4)
+
+
+def test_a_program_of_another_machine_gets_its_tasks_in_a_copy_when_it_is_loaded():
+    made, inputs = bottleneck()
+    program = populus.compile(made, target="gc200", tiles=64, engine="native")
+    given = program.module("poplar")
+    before = str(given)
+    found = program.run(inputs)
+    assert "poplar.task" not in before
+    assert str(given) == before
+    ran = program.session._program  # pyright: ignore[reportPrivateUsage]
+    assert sum(isinstance(op, TaskOp) for op in ran.graph.walk()) == 6
+    verify(ModuleOp([ran.graph.clone()]))
+    one_by_one, native = run(graph_of(made, target="gc200", tiles=64), inputs)
+    assert kernels(native).count("map") >= 6
+    np.testing.assert_array_equal(one_by_one, next(iter(found.values())))
 
 
 def test_sums_that_another_step_reads_are_stored():

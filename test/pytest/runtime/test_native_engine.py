@@ -47,6 +47,7 @@ from populus.runtime.engine.native.run.step_loop import WORKER
 from populus.runtime.engine.program import LoadedProgram
 from populus.runtime.session import Session
 from populus.runtime.tape import tape_of
+from populus.runtime.tasks import make_tasks
 
 OPS = list(op_cases())
 TOLERANCES = {1: 0.13, 2: 1e-2, 4: 1e-5, 8: 1e-12}  # by bytes of an element: sums have another order, exp another polynomial
@@ -483,6 +484,8 @@ def test_a_product_in_slices_and_its_sum_are_one_launch_with_the_same_bits(also)
     verify(parsed)
     rng = np.random.default_rng(0)
     inputs = {"a": rng.standard_normal((1, 9, 50)).astype("f4"), "b": rng.standard_normal((1, 50, 70)).astype("f4")}
+    make_tasks(parsed.body.block.first_op)
+    verify(parsed)
     program = NativeProgram(parsed.body.block.first_op)
     launches = [run for run, _ in program.body.calls() if isinstance(run, Launch)]
     # Packing b, and the product; or that for each slice, and the sum, where the slices are wanted too.
@@ -503,6 +506,8 @@ def test_a_product_in_slices_is_not_summed_before_a_step_that_reads_what_the_sum
     parsed = LocatingParser(context(), text.replace(" on ()", ""), "sliced.mlir").parse_module()
     rng = np.random.default_rng(0)
     inputs = {n: rng.standard_normal(s).astype("f4") for n, s in (("a", (1, 9, 50)), ("b", (1, 50, 70)), ("y", (1, 9, 70)))}
+    make_tasks(parsed.body.block.first_op)
+    verify(parsed)
     found = Session(parsed, "native").run(inputs)
     np.testing.assert_array_equal(found["old"], inputs["y"])
     agrees(found, Session(parsed, "numpy").run(inputs), 1e-6)
@@ -535,6 +540,7 @@ def test_a_convolution_of_volumes_in_slices_sums_over_every_tap():
     parsed = LocatingParser(context(), f"poplar.graph @main target <host, tiles = 4> {{\n{VOLUME}}}", "volume.mlir").parse_module()
     verify(parsed)
     inputs = {"x": draw(1, 8, 3, 4, 5), "w": draw(6, 8, 2, 3, 2)}
+    make_tasks(parsed.body.block.first_op)
     program = NativeProgram(parsed.body.block.first_op)
     assert len([run for run, _ in program.body.calls() if isinstance(run, Launch)]) == 2  # one product: its packing and itself
     agrees(program.run(inputs), Session(parsed, "numpy").run(inputs), 1e-6)

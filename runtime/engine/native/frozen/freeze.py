@@ -28,6 +28,7 @@ from populus.runtime.engine.native.run.assembly import assembled
 from populus.runtime.engine.native.run.image import SHARED, Block, Region, Transfer
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.program import BlockNode, LoadedProgram, StepNode
+from populus.runtime.tasks import with_tasks
 from populus.runtime.views import PlacedError
 
 Array = NDArray[Any]
@@ -174,7 +175,7 @@ def freeze(
         raise PopulusError(f"programs are built for {' and '.join(MACHINES)}, not for {plan.architecture}")
     given = [name for name in inputs if name not in states]
     taken = [name for name in outputs if name not in states.values()]
-    program = FreezingProgram(graph, plan, given, taken, states, threads)
+    program = FreezingProgram(with_tasks(graph), plan, given, taken, states, threads)
     tensors = (
         [Tensor(name, inputs[name][1].name, inputs[name][0]) for name in given],
         [Tensor(name, outputs[name][1].name, outputs[name][0]) for name in taken],

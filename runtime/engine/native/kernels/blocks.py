@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from populus.runtime.endings import TYPES
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.kernels.endings import BYTES, FETCH, LINE, SUFFIX, TYPES, Ending, Operand, masked_load
+from populus.runtime.engine.native.kernels.endings import BYTES, FETCH, LINE, SUFFIX, Ending, Operand, masked_load
 
 NEAR = 4096  # bytes of a panel's lines that are on their way, for a single row
 PREFETCH = ("i32 immarg", "2"), ("i32 immarg", "1")  # data, into the second cache

@@ -16,24 +16,21 @@ import numpy as np
 
 from populus.dialects.expr import Expr
 from populus.runtime.codelets.task import Array, seen_as
+from populus.runtime.endings import EXTREMES, MOST, PLAIN, ending_tape
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements
 from populus.runtime.engine.native.kernels.panels import offsets
-from populus.runtime.tape import Tape, tape_of
+from populus.runtime.tape import Tape
 
-TYPES = {"float32": "float", "float64": "double"}
 SUFFIX = {"float": "f32", "double": "f64", "i32": "i32", "i64": "i64"}
 BYTES = {"float": 4, "double": 8, "i32": 4, "i64": 8}
-PLAIN = {"add": "fadd", "divide": "fdiv", "mul": "fmul", "sub": "fsub"}
-EXTREMES = {"max": "ogt", "min": "olt"}
 MAGIC = 12582912.0  # 1.5 2^23: adding a number to it rounds the number to an integer
 LN2 = 0.693359375, 2.12194440e-4  # ln 2 is the first less the second; products of the first by small integers are exact
 TANH_END = 9.1  # from here on the result is 1
 TANH = 0.0013946746475994587, 0.008366755209863186, 0.04166627675294876, 0.16666541993618011, 0.5  # of p in `Formula.tanh`
 LINE = 64  # bytes of a line of a cache
 FETCH = ("i32 immarg", "0"), ("i32 immarg", "3"), ("i32 immarg", "1")  # to be read, into the first cache, data
-MOST = 4  # operands beside the sums
 
 
 @dataclass(frozen=True)
@@ -197,27 +194,13 @@ def _extreme(f: Function, vector: str, predicate: str, pair: tuple[str, str], li
     return value if literal[0] else choice(f"uno {vector} {a}, {a}", a, value)
 
 
-def tape_for(formula: Formula) -> Tape | None:
-    """Gives the tape of a formula whose steps have a form here; None if one has not, or without a step."""
-    dtype = formula.out.dtype
-    types = {dtype, *(x.dtype for x in formula.inputs if x is not None)}
-    if dtype.name not in TYPES or len(types) > 1:
-        return None
-    tape = tape_of(formula.expr, tuple(dtype for _ in formula.inputs))
-    if not tape.steps or tape.result < len(tape.operands) + len(tape.literals):
-        return None
-    forms = (*PLAIN, *EXTREMES, *(["tanh"] if dtype == np.float32 else []))
-    known = all(s.name in forms and s.dtype == dtype for s in tape.steps)
-    finite = all(x.dtype == dtype and not np.isnan(x) for x in tape.literals)
-    return tape if known and finite else None
-
-
 def ending_of(formula: Formula, along: int) -> tuple[Ending, list[Array]] | None:
     """Gives the code of a formula on arrays of two dimensions, rows and columns, and its operands beside the sums.
 
     `along`: the dimension in which the elements of the output are adjacent. Returns None if there is no code for it.
     """
-    tape = tape_for(formula)
+    dtype = formula.out.dtype
+    tape = ending_tape(formula.expr, [dtype if x is None else x.dtype for x in formula.inputs], dtype)
     others = [x for x in formula.inputs if x is not None]
     if tape is None or len(others) > MOST:
         return None

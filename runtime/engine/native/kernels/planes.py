@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from populus.runtime.codelets.task import Array
+from populus.runtime.endings import TYPES
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
@@ -21,7 +22,6 @@ from populus.runtime.engine.native.kernels.contraction import lanes_of
 from populus.runtime.engine.native.kernels.endings import (
     BYTES,
     SUFFIX,
-    TYPES,
     Ending,
     Formula,
     OnPlanes,

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from populus.runtime.codelets.task import Array, Task, seen_as
+from populus.runtime.endings import TYPES
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels import channel_pool
-from populus.runtime.engine.native.kernels.endings import SUFFIX, TYPES, Formula
+from populus.runtime.engine.native.kernels.endings import SUFFIX, Formula
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Table, offsets

@@ -15,13 +15,14 @@ from functools import partial
 import numpy as np
 
 from populus.runtime.codelets.task import Array, Task, seen_as
+from populus.runtime.endings import MOST
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.blocks import block_kernel
 from populus.runtime.engine.native.kernels.contraction import GROUP, STAGE, Product, Stages, count_of, lanes_of, start_of
-from populus.runtime.engine.native.kernels.endings import LINE, MOST, Formula, ending_of, words_of
+from populus.runtime.engine.native.kernels.endings import LINE, Formula, ending_of, words_of
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Packed, Panels, Slices, Table, lines, offsets
 

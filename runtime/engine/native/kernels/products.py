@@ -8,12 +8,13 @@ import numpy as np
 
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
+from populus.runtime.endings import TYPES
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels import byte_products, half_products, positions
 from populus.runtime.engine.native.kernels.blocks import SUMMED
 from populus.runtime.engine.native.kernels.contraction import Product
 from populus.runtime.engine.native.kernels.copies import SQUARE, bordered, copy, pad
-from populus.runtime.engine.native.kernels.endings import TYPES, Formula
+from populus.runtime.engine.native.kernels.endings import Formula
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Slices, Table, offsets

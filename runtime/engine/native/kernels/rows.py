@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from populus.runtime.codelets.task import Array, Task
+from populus.runtime.endings import TYPES
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.copies import copy, dense
-from populus.runtime.engine.native.kernels.endings import SUFFIX, TYPES
+from populus.runtime.engine.native.kernels.endings import SUFFIX
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import HALVES

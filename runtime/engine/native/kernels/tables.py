@@ -10,12 +10,12 @@ import numpy as np
 from populus.runtime.codelets import fill as constants
 from populus.runtime.codelets import indexed, slices
 from populus.runtime.codelets.task import Array, Piece, Run, Task, seen_as
+from populus.runtime.endings import TYPES
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.copies import copy, dense
-from populus.runtime.engine.native.kernels.endings import TYPES
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import of_numpy
 from populus.runtime.engine.native.kernels.panels import offsets

@@ -1,13 +1,11 @@
 """`POPULUS_CHECK=1`: the elements that a program's launches touch, held against the accesses of the families and copies that they compute.
 
-The native engine changes the program when it loads it: it joins families, moves a family to the place of another, leaves out what nobody
-reads. So each task, some families and the launches that are to compute them, is checked as a change of the program: memory by memory,
-whatever variables are called.
+Launches compute a family, a copy, or a `poplar.task` without storing what is between its families. Each of these is checked, with the
+launches that are to compute it, memory by memory, whatever variables are called.
 
 - The launches read all that the families read from before; further elements that they read lie in the families' operands.
 - The launches write all that the families write and somebody may read later, each element once; they write nothing else of the variables.
 - Scratch memory is written before it is read.
-- No step between a family's own place and its task's touches what the task writes, or writes what it reads.
 
 Each kernel states what a launch touches, from its arguments (`codegen/touched.py`).
 """
@@ -23,10 +21,10 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
-from populus.dialects.poplar.memory import ParamOp, StorageOp, VarOp, storage_of, view_of
-from populus.dialects.poplar.overlap import disjoint, same_elements
+from populus.dialects.poplar.memory import ParamOp, StorageOp, storage_of, view_of
+from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.partition import Access, Domain
-from populus.dialects.poplar.program import CallOp, StreamInOp
+from populus.dialects.poplar.program import StreamInOp
 from populus.dialects.poplar.types import Field, TensorType
 from populus.dialects.support.diagnostics import where
 from populus.runtime.engine.native.codegen.touched import Elements, Touched, address_of
@@ -211,43 +209,6 @@ class LaunchCheck:
                 return True
         return False
 
-    def joined(self, steps: Sequence[Operation], task: Sequence[FamilyOp], place: FamilyOp, launches: Sequence[Launch]) -> None:
-        """Checks the launches of several families of a block's steps, at the place of one of them."""
-        self.task(task, launches)
-        self.moved([f for s in steps for f in (s.families() if isinstance(s, ExecuteOp) else [s])], task, place)
-
-    def moved(self, order: Sequence[Operation], task: Sequence[FamilyOp], place: FamilyOp) -> None:
-        """Checks that families may run at the place of one of them. `order`: the families and steps of their block."""
-        number = {op: i for i, op in enumerate(order)}
-        inside: list[Touch] = []
-        for family in task:
-            step = step_of(family, self.memory)
-            low, high = sorted((number[family], number[place]))
-            reads = [t for t in step.reads if not any(_same(t, w) for w in inside)]
-            writes = [t for t in step.writes if self._is_read(t, task)]
-            inside += step.writes
-            for op in order[low + 1 : high]:
-                if op not in task:
-                    self._apart(family, reads, writes, op)
-
-    def _apart(self, family: FamilyOp, reads: list[Touch], writes: list[Touch], op: Operation) -> None:
-        """Checks that a family and a step that changes places with it touch nothing that either writes."""
-        if isinstance(op, FamilyOp | CopyOp):
-            other = step_of(op, self.memory)
-        else:
-            views = [v for v in op.operands if isinstance(v.type, TensorType)]
-            if isinstance(op, CallOp):
-                views += [*op.target().captured(), *(o.result for o in op.target().walk() if isinstance(o, VarOp))]
-            arrays = [(v, self.memory(v)) for v in views]
-            touched = [Touch(v, Elements.of(a), Elements.of(a), "an operand") for v, a in arrays if a is not None]
-            other = Step(op, touched, touched)
-        for mine, others in ((reads, other.writes), (writes, [*other.reads, *other.writes])):
-            pairs = [(t, o) for t in mine for o in others if _overlap(t.elements.span, o.elements.span)]
-            for t, o in pairs:
-                held = Stretches([t.elements, o.elements])
-                common = both(held.sets([t.elements])[0], held.sets([o.elements])[0])
-                assert not size(common), f"{_label(family)} has changed places with {_label(op)}, which touches {t.name} of it too"
-
 
 @dataclass
 class _Task:
@@ -317,10 +278,6 @@ def _within(elements: Elements, spans: Sequence[tuple[int, int]]) -> bool:
 
 def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
     return a[0] < b[1] and b[0] < a[1]
-
-
-def _same(a: Touch, b: Touch) -> bool:
-    return storage_of(a.value) is storage_of(b.value) and same_elements(view_of(a.value), view_of(b.value))
 
 
 def _label(op: Operation) -> str:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.data import StoredAttr
 from populus.dialects.expr import Expr
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, ViewOp, storage_of, type_of, view_of
-from populus.dialects.poplar.program import CallOp, FuncOp, GraphOp
+from populus.dialects.poplar.program import CallOp, GraphOp
+from populus.dialects.poplar.task import Chain, TaskOp, shows
 from populus.dialects.poplar.types import TensorType
 from populus.dialects.support.element_types import dtype_of, is_byte
 from populus.runtime.codelets.task import Piece, Run, Task
@@ -32,15 +31,14 @@ from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import HALVES
 from populus.runtime.engine.native.run.assembly import assembled
 from populus.runtime.engine.native.run.constants import Constants
-from populus.runtime.engine.native.run.epilogues import Epilogue, epilogues, in_dimensions_of, shows
 from populus.runtime.engine.native.run.image import Blocks, Region
 from populus.runtime.engine.native.run.launch_check import LaunchCheck
-from populus.runtime.engine.native.run.partials import PartialSums, as_product, pairs
+from populus.runtime.engine.native.run.slices import slices_of
 from populus.runtime.engine.native.run.thread_pool import team, threads_of
 from populus.runtime.engine.numpy import NumpyProgram
 from populus.runtime.engine.program import BlockNode, Node, Observer, StepNode
 from populus.runtime.engine.states import touched
-from populus.runtime.liveness import Span, liveness
+from populus.runtime.liveness import Span
 from populus.runtime.views import collapsed, params_of, piece_of, view_array
 
 Array = NDArray[Any]
@@ -249,111 +247,85 @@ class NativeProgram(NumpyProgram):
         return super().copy(op) if launches is None else StepNode(op, launches, [(op.dst, target)])
 
     def spans(self) -> dict[VarOp, tuple[Span, ...]]:
-        """Extends the live ranges of the stated steps: the memory of a sum, or of a formula on it, is live from its product on."""
+        """Extends the live ranges of next values that trade memory with their states."""
         spans = super().spans()
         if self.trades:
             for now, next in self.states.tradable(self.graph).values():
                 spans[next] = spans[now]
-        numbers: dict[Operation, list[int]] = {}  # a function's steps have one number per call
-        for i, step in enumerate(liveness(self.graph, shared=True).steps):
-            numbers.setdefault(step, []).append(i)
-        for block in [block for op in self.graph.walk() if not isinstance(op, ExecuteOp) for r in op.regions for block in r.blocks]:
-            steps = _steps(block)
-            found = list(pairs(steps))
-            early = [(step, pair.sum) for step, pair in found]
-            for end in epilogues(steps, [pair for _, pair in found], self._users, self.library.host.half_tiles):
-                if not end.late:
-                    early.append((end.steps[0], end.map))
-                elif all(step in numbers for step in end.steps):
-                    _prolong(spans, end.product, *(numbers[step] for step in end.steps))
-            for step, family in early:
-                ((_, total),) = family.written()
-                storage = storage_of(total)
-                if isinstance(storage, VarOp) and step in numbers:
-                    spans[storage] = tuple((_latest(numbers[step], first), last) for first, last in spans[storage])
         return spans
 
-    def sums(self, pair: PartialSums) -> list[Launch] | None:
-        """Binds a product in slices of k and the sum of the slices as one product, with partial results in registers.
+    # -- tasks
 
-        The arithmetic is the same. Returns None if another op reads the slices, or if the product still reads the
-        sum's memory.
+    def task(self, op: TaskOp) -> Node:
+        """Binds a task: as many of its families as there is code for, from the product on, are one launch of the product's."""
+        families = op.families()
+        for count in range(len(families), 1, -1):
+            if (launches := self.joined(Chain.of(families[:count]))) is not None:
+                break
+        else:
+            return super().task(op)
+        instead = {family: launches if family is families[0] else [] for family in families[:count]}
+        nodes: list[Node] = []
+        for step in (s for s in op.body.block.ops if isinstance(s, ExecuteOp)):
+            runs = [run for f in step.families() for run in (instead[f] if f in instead else self.family(f))]
+            stored = [v for f in step.families() if f not in families[: count - 1] for _, v in f.written()]
+            nodes.append(StepNode(step, runs, [(v, self.array(v)) for v in stored]))
+        bound = {p: m for p, m in self._memory.items() if isinstance(p, ParamOp)}, dict(self._shown)
+        return _TaskNode(nodes, lambda: self.as_run, cache(partial(self._apart, op, *bound)))
+
+    def joined(self, chain: Chain) -> list[Launch] | None:
+        """Binds a chain of families as one product, which keeps sums in registers.
+
+        The arithmetic is the same. Returns None if there is no code for it, or no strides.
         """
-        if not isinstance(pair.partials, VarOp) or self._users(pair.partials) != {pair.product, pair.sum}:
+        family, ending, sums = chain.product, chain.ending, chain.sums_seen()
+        seen = [] if ending is None else chain.ending_seen()
+        if sums is None or seen is None:
             return None
-        family = pair.product
-        (out,) = family.written()
-        (total,) = pair.sum.written()
-        y, partials = self.array(total[1]), self.array(out[1])
-        target = as_product(y, partials, len(pair.parts))
-        if target is None or y.dtype != partials.dtype:
-            return None
+        target = made = view_array(self.memory(chain.sums), sums)
+        formula = None
+        if ending is not None:
+            arrays = [view_array(self.memory(v), view) for v, view in zip(ending.views, seen)]
+            fields = list(zip(ending.fields.data, ending.views, arrays))
+            target = next(a for f, _, a in fields if f.kind != "in")
+            expr = params_of(ending.params)["expr"]
+            assert isinstance(expr, Expr), expr
+            formula = Formula(expr, [None if shows(v, chain.sums) else a for f, v, a in fields if f.kind != "out"], target)
         [box] = family.space.collapse(frozenset()).boxes()
         pieces: dict[str, Piece] = {}
         for field, value in family.connections():
-            if field is out[0]:
-                pieces[field.name] = Piece(target, tuple(a for a in field.access if not a.part), ((0, 0),) * target.ndim)
+            if field.kind == "out":
+                pieces[field.name] = Piece(made, tuple(a for a in field.access if not a.part), ((0, 0),) * made.ndim)
                 continue
             array = self.glance(family, value)
-            if np.may_share_memory(array, y) or array.dtype.name in HALVES:
+            if np.may_share_memory(array, target) or (chain.total is not None and array.dtype.name in HALVES):
                 return None
             pieces[field.name] = piece_of(family, field, array, box, self.is_constant(value))
         product = native_form(family.codelet.data)
         assert product is not None, family.codelet.data
         task = Task(params_of(family.params), box, pieces, self.workspace, constants=self.constants, threads=self.threads)
-        launches = product(self.library, task, pair.slices())
+        exact = is_byte(type_of(family.operands[0]).element)  # integers have no order of sums
+        launches = product(self.library, task, None if exact or chain.total is None else slices_of(chain), formula)
         if launches is None:
             return None
-        launches = self.settled(family, task, launches)
-        self.done(family)
+        for one in chain.families:
+            launches = self.settled(one, task, launches)
+            self.done(one)
+        if self.check is not None:
+            self.check.task(chain.families, launches)
         return launches
 
-    def with_formula(self, end: Epilogue) -> list[Launch] | None:
-        """Binds a product and the formula on its sums as one kernel, which stores no sums.
+    def _apart(self, op: TaskOp, arguments: dict[StorageOp, Array], shown: dict[StorageOp, SSAValue]) -> Node:
+        """Builds a task's executes one by one with these arguments, for observers only.
 
-        Returns None if the formula has no code, or if it writes what the product reads.
+        Their NumPy fallbacks are not counted, because they never run otherwise.
         """
-        family, reader = end.product, end.map
-        (out,) = family.written()
-        fields = [(field, self.glance(family, value)) for field, value in family.connections()]
-        sums = next(array for field, array in fields if field is out[0])
-        if end.pair is not None:
-            if self._users(end.pair.partials) != {family, end.pair.sum}:
-                return None
-            ((_, total),) = end.pair.sum.written()
-            made = as_product(self.array(total), sums, len(end.pair.parts))
-            if made is None:
-                return None
-            sums = made
-        [box] = family.space.collapse(frozenset()).boxes()
-        expr = params_of(reader.params)["expr"]
-        assert isinstance(expr, Expr), expr
-        read = [(f, v, None if shows(v, end.sums) else self.array(v)) for f, v in reader.connections() if f.name != "y"]
-        ((_, written),) = reader.written()
-        y = self.array(written)
-        places = [self.array(v) for _, v, x in read if x is None]
-        if len(places) != 1 or places[0].shape != y.shape or any(f.kind != "out" and np.may_share_memory(x, y) for f, x in fields):
-            return None
-        formula = in_dimensions_of(sums, places[0], Formula(expr, [x for _, _, x in read], y))
-        if formula is None or sums.dtype != places[0].dtype:
-            return None
-        pieces: dict[str, Piece] = {}
-        for (field, value), (_, array) in zip(family.connections(), fields):
-            if field is out[0]:
-                pieces[field.name] = Piece(sums, tuple(a for a in field.access if not a.part), ((0, 0),) * sums.ndim)
-            else:
-                pieces[field.name] = piece_of(family, field, array, box, self.is_constant(value))
-        product = native_form(family.codelet.data)
-        assert product is not None, family.codelet.data
-        task = Task(params_of(family.params), box, pieces, self.workspace, constants=self.constants, threads=self.threads)
-        exact = end.pair is None or is_byte(type_of(family.operands[0]).element)  # integers have no order of sums
-        launches = product(self.library, task, None if exact or end.pair is None else end.pair.slices(), formula)
-        if launches is None:
-            return None
-        launches = self.settled(reader, task, self.settled(family, task, launches))
-        self.done(family)
-        self.done(reader)
-        return launches
+        counted = dict(self.fallbacks)
+        self._shown = shown
+        self._memory = {s: m for s, m in self._memory.items() if not isinstance(s, ParamOp)} | arguments
+        node = super().task(op)
+        self.fallbacks = counted
+        return node
 
     def _users(self, storage: StorageOp) -> set[Operation]:
         """Collects the ops that touch a variable, through any view."""
@@ -366,82 +338,13 @@ class NativeProgram(NumpyProgram):
                             self._touching.setdefault(storage_of(operand), set()).add(op)
         return self._touching[storage]
 
-    def _block(self, block: Block) -> BlockNode:
-        steps = _steps(block)
-        instead: dict[FamilyOp, list[Launch]] = {}  # launches of fused products; none for their sums
-        unstored = set[FamilyOp]()
-        ahead: dict[Operation, set[StorageOp]] = {}  # by step, what already has the result of a formula of a later one
-        found = [pair for _, pair in pairs(steps)]
-        for end in epilogues(steps, found, self._users, self.library.host.half_tiles):
-            if (launches := self.with_formula(end)) is not None:
-                task = [end.product, *([] if end.pair is None else [end.pair.sum]), end.map]
-                place = end.map if end.late else end.product
-                instead |= {family: launches if family is place else [] for family in task}
-                if self.check is not None:
-                    self.check.joined(steps, task, place, launches)
-                unstored |= set(task[:-1])
-                if not end.late and end.steps[0] is not end.steps[1]:
-                    ahead.setdefault(end.steps[0], set()).update(storage_of(v) for _, v in end.map.written())
-        for pair in found:
-            if pair.product not in instead and (launches := self.sums(pair)) is not None:
-                instead |= {pair.product: launches, pair.sum: []}
-                if self.check is not None:
-                    self.check.joined(steps, [pair.product, pair.sum], pair.product, launches)
-                unstored.add(pair.product)
-        nodes: list[Node] = []
-        for step in steps:
-            if isinstance(step, ExecuteOp) and any(family in instead for family in step.families()):
-                runs = [run for f in step.families() for run in (instead[f] if f in instead else self.family(f))]
-                bound = {p: m for p, m in self._memory.items() if isinstance(p, ParamOp)}, dict(self._shown)
-                stored = (v for f in step.families() if f not in unstored for _, v in f.written())
-                written = [(v, self.array(v)) for v in stored if storage_of(v) not in ahead.get(step, ())]
-                nodes.append(_Sums(step, runs, written, lambda: self.as_run, cache(partial(self._apart, step, *bound))))
-            else:
-                nodes += self._nodes(step)
-        return BlockNode(nodes)
 
-    def _apart(self, step: ExecuteOp, arguments: dict[StorageOp, Array], shown: dict[StorageOp, SSAValue]) -> StepNode:
-        """Builds the unfused step with these arguments, for observers only.
+class _TaskNode(BlockNode):
+    """Executes of a task whose families are one launch. Observers see the families one by one, unless `as_run()`."""
 
-        Its NumPy fallbacks are not counted, because it never runs otherwise.
-        """
-        counted = dict(self.fallbacks)
-        self._shown = shown
-        self._memory = {s: m for s, m in self._memory.items() if not isinstance(s, ParamOp)} | arguments
-        node = self.execute(step)
-        self.fallbacks = counted
-        return node
-
-
-def _prolong(spans: dict[VarOp, tuple[Span, ...]], family: FamilyOp, runs: Sequence[int], until: Sequence[int]) -> None:
-    """Extends the live ranges of what a family reads, from the steps `runs` to the steps `until`."""
-    for value in family.operands:
-        storage = storage_of(value)
-        if isinstance(storage, VarOp):
-            ends = list(zip(runs, until, strict=True))
-            spans[storage] = tuple((a, max([b, *(q for p, q in ends if a <= p <= b)])) for a, b in spans[storage])
-
-
-def _latest(numbers: Sequence[int], until: int) -> int:
-    """Returns the last of ascending numbers that is at most `until`, or `until` if all are larger."""
-    i = bisect_right(numbers, until)
-    return numbers[i - 1] if i else until
-
-
-def _steps(block: Block) -> list[Operation]:
-    return [op for op in block.ops if not isinstance(op, StorageOp | ViewOp | FuncOp)]
-
-
-def _unobserved() -> Any:
-    raise AssertionError("a step that is not to be observed")
-
-
-@dataclass
-class _Sums(StepNode):
-    """Execute whose products are summed in registers. Observers see the unfused step, unless `as_run()`."""
-
-    as_run: Callable[[], bool] = _unobserved
-    apart: Callable[[], StepNode] = _unobserved
+    def __init__(self, nodes: Sequence[Node], as_run: Callable[[], bool], apart: Callable[[], Node]):
+        super().__init__(nodes)
+        self.as_run, self.apart = as_run, apart
 
     def observed(self, observe: Observer) -> None:
         if self.as_run():
