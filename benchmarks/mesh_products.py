@@ -88,9 +88,10 @@ class Product:
         return product_cycles(self.mesh, plan, self.blocks.bytes, self.blocks.phases, self.places)
 
     def own(self, target: Target) -> float:
-        """Returns the cycles of our own plan."""
+        """Returns the cycles of our own plan. Raises ValueError if none fits a core."""
         found = streamed(self.blocks, replace(target, mesh=self.mesh), self.places)
-        assert found is not None, self
+        if found is None:
+            raise ValueError("no plan fits a core's memory")
         return found[1]
 
 

@@ -37,6 +37,7 @@ class Line:
     use: str
     ratios: Sequence[float]
     rows: int
+    unread: Sequence[str] = ()  # rows whose numbers no formula could read, and why
 
     @property
     def error(self) -> float:
@@ -116,7 +117,7 @@ LINES: dict[str, tuple[Callable[[Row], bool], Callable[[Row, Target], float | No
 def judged(rows: Iterable[Row], target: Target, names: Collection[str] = tuple(LINES)) -> list[Line]:
     """Predicts all rows of a machine, for the lines of these names.
 
-    Raises PopulusError for a machine without rows, or a row whose numbers cannot be read.
+    A row whose numbers cannot be read is counted and not predicted. Raises PopulusError for a machine without rows.
     """
     machines = OURS.get(target.name, (target.name,))
     own = [row for row in rows if row["machine"] in machines]
@@ -127,17 +128,22 @@ def judged(rows: Iterable[Row], target: Target, names: Collection[str] = tuple(L
         selects, ratio = LINES[name]
         for use in sorted({row["use"] for row in own}):
             chosen = [row for row in own if row["use"] == use and selects(row)]
-            ratios = [_checked(ratio, row, target) for row in chosen]
+            found = [_checked(ratio, row, target) for row in chosen]
             if chosen:
-                lines.append(Line(name, use, [r for r in ratios if r is not None], len(chosen)))
+                ratios = [r for r in found if isinstance(r, float)]
+                lines.append(Line(name, use, ratios, len(chosen), [r for r in found if isinstance(r, str)]))
     return lines
 
 
-def _checked(ratio: Callable[[Row, Target], float | None], row: Row, target: Target) -> float | None:
+def _checked(ratio: Callable[[Row, Target], float | None], row: Row, target: Target) -> float | str | None:
+    """Predicts a row; says why its numbers cannot be read if they cannot."""
     try:
-        return ratio(row, target)
-    except (ValueError, KeyError, ZeroDivisionError, StopIteration) as error:
-        raise PopulusError(f"row {row['id']} ({row['kind']}, {row['op']}): {type(error).__name__} {error}") from None
+        found = ratio(row, target)
+    except (ValueError, KeyError, IndexError, ZeroDivisionError, StopIteration) as error:
+        return f"row {row['id']} ({row['kind']}, {row['op']}): {type(error).__name__} {error}"
+    if found is not None and not math.isfinite(found):
+        return f"row {row['id']} ({row['kind']}, {row['op']}): its prediction is {found}"
+    return None if found is None else float(found)
 
 
 # A field as it would be if the machine had no such limit.
@@ -172,4 +178,7 @@ def report(file: Path, name: str, fields: bool = False) -> str:
     head = "| rows of " + name + " | use | predicted | mean error | mean | least | most | beyond 25 % |\n|---|---|---|---|---|---|---|---|"
     rows = read(file)
     more = ("\n" + moved(rows, target),) if fields else ()
-    return "\n".join((head, *map(str, judged(rows, target)), f"\nfitted to replayed products with their own plan, `fit`: {fitted}", *more))
+    lines = judged(rows, target)
+    unread = dict.fromkeys(why for line in lines for why in line.unread)
+    more = (*(f"not read: {why}" for why in unread), *more)
+    return "\n".join((head, *map(str, lines), f"\nfitted to replayed products with their own plan, `fit`: {fitted}", *more))

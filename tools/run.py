@@ -53,7 +53,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that control compiling."""
     add = parser.add_argument
     add_model(parser, "a .onnx model, a .mlir module of any level, or a net by name, such as squeezenet")
-    add("--target", default="host", metavar="T", help="host (default), gc2, gc200, bow; 'gc200, tile_bytes=300000' replaces fields")
+    add("--target", default="host", metavar="T", help="host (default), gc2, gc200, bow, n150, p150; 'gc200, tiles=64' replaces fields")
     add("--tiles", type=whole(1), metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
     add("--sample", type=whole(1), metavar="K", help="let strict check K vertices of each family (all)")

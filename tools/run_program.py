@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 OPTIONS = {
     "profile": ("FILE", "write a page with the profile of the programs that ran"),
-    "target": ("T", "the machine, in place of what the program asks for: host, gc2, gc200, bow"),
+    "target": ("T", "the machine, in place of what the program asks for: host, gc2, gc200, bow, n150, p150"),
     "tiles": ("N", "the number of tiles, in place of what the program asks for"),
     "engine": ("E", f"the engine: {', '.join(CHOICES)}"),
     "load": ("FILE", "a Python file that defines ops of your own"),

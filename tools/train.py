@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--export", metavar="FILE.onnx", help="write the trained model to this file")
     add("--history", metavar="FILE.csv", help="write the loss of each step to this file")
     add("--plot", metavar="FILE.svg", help="draw the losses as SVG, after each epoch")
-    add("--target", default="host", metavar="T", help="the machine: host (default), gc2, gc200, bow")
+    add("--target", default="host", metavar="T", help="the machine: host (default), gc2, gc200, bow, n150, p150")
     add("--tiles", type=whole(1), metavar="N", help="number of tiles to use (all)")
     add("--engine", default="auto", choices=CHOICES, help=ENGINE)
     add("--threads", type=whole(1), metavar="N", help="number of threads of the native engine (all CPUs)")

@@ -13,7 +13,7 @@ import pytest
 from xdsl.dialects.builtin import bf16, f32
 
 import populus
-from benchmarks.models import transformer
+from benchmarks.models import LIGHT, randomised, transformer
 from populus.dialects.expr import Arg, Call
 from populus.dialects.poplar import GraphOp
 from populus.dialects.poplar.machine import FORMATS, Mesh, machine
@@ -292,3 +292,18 @@ def test_bf16_is_rounded_to_nearest_even_at_each_store(engine: str):
     for name, exact in (("sum", x.astype(np.float64) + y.astype(np.float64)), ("product", x.astype(np.float64) * y.astype(np.float64))):
         assert found[name].dtype == ml_dtypes.bfloat16
         assert found[name].tobytes() == exact.astype(np.float32).astype(ml_dtypes.bfloat16).tobytes()
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "bvlc_alexnet"])
+def test_a_net_runs_on_a_mesh_with_the_results_of_the_host(name: str):
+    """Alexnet's weights of 151 MB stream: all tiles have 89 MB."""
+    model = randomised(LIGHT / f"light_{name}.onnx")
+    host = populus.compile(model, engine="native")
+    inputs = host.signature.random()
+    expected = host.run(inputs)
+    for more in ({"engine": "native"}, {"engine": "strict", "sample": 1}):
+        program = populus.compile(model, target="n150", narrow=True, **more)
+        found = program.run(inputs)
+        for key, wanted in expected.items():
+            assert np.abs(found[key] - wanted).max() <= 1e-5 * np.abs(wanted).max(), more
+    assert program.profile().summary["fits"]
