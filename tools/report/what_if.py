@@ -72,12 +72,13 @@ def what_if(program: Program, spec: Spec) -> WhatIf:
 
     itself = made()
     kib = smallest(machine.tile_bytes // KIB, MOST_KIB, with_kib)
-    tiles = smallest(machine.tiles, MOST_TILES, lambda n: made(tiles=n) is not None)
+    field, together = ("tiles", 1) if machine.mesh is None else ("rows", machine.mesh.grid[0])  # a mesh loses whole rows of its grid
+    tiles = smallest(machine.tiles // together, MOST_TILES // together, lambda n: made(**{field: n}) is not None)
     graph = itself or (made(tile_bytes=kib * KIB) if kib is not None else None)
     return WhatIf(
         machine_of(machine.tiles),
         machine_of(kib and kib * KIB, tile_bytes=(kib or 0) * KIB),
-        machine_of(tiles, tiles=tiles or 0),
+        machine_of(tiles and tiles * together, **{field: tiles or 0}),
         () if graph is None else reasons(graph),
     )
 
