@@ -19,7 +19,7 @@ from populus.popxl.context import scoped
 from populus.popxl.dealing import Dealing
 from populus.popxl.dtypes import dtype
 from populus.popxl.errors import WrongState, WrongValue
-from populus.popxl.inline import inlined
+from populus.popxl.inline import check_calls, inlined
 from populus.popxl.internals.views import GraphView
 from populus.popxl.listed import Kind, Listed
 from populus.popxl.rows import row_mark, with_rows
@@ -39,7 +39,8 @@ RemoteKind = TypeVar("RemoteKind", bound=Variable)
 class Graph(Listed):
     """A graph; ops called in a `with` of it are inserted into it.
 
-    Once it is called by another graph, it is finished: what is inserted later raises PopulusError.
+    Once it is called by another graph, what a call gives and changes is fixed: a further state, a change of a state or an input, and
+    another output raise PopulusError. A further input is one of the calls too, which `connect` gives a tensor of the caller.
     """
 
     def __init__(self, name: str, ir: Ir):
@@ -55,7 +56,10 @@ class Graph(Listed):
         self._states: dict[State, Tensor] = {}
         self._results: list[Tensor] = []
         self._slot_values: dict[Tensor, SSAValue] = {}  # what each slot is at first
+        self._finals: list[SSAValue] = []  # what they are
         self._changed: list[Tensor] | None = None  # slots whose last values a call gives too
+        self._is_called = False  # by an op of another graph
+        self._repeated: list[Graph] = []  # graphs that give and change nothing when they are repeated here
         self.differentiated_with_callers = True
 
     def __enter__(self) -> Self:
@@ -99,7 +103,7 @@ class Graph(Listed):
     @property
     def called_graphs(self) -> tuple[Graph, ...]:
         """The graphs that this one calls itself."""
-        return tuple(g for g in self._called if isinstance(g, Graph))
+        return tuple(dict.fromkeys([*(g for g in self._called if isinstance(g, Graph)), *self._repeated]))
 
     @property
     def _pb_graph(self) -> GraphView:
@@ -131,8 +135,7 @@ class Graph(Listed):
     # -- tensors
 
     def op(self, op: type[PopartOp] | str, *operands: SSAValue | None, name: str = "", **properties: Plain | None) -> tuple[SSAValue, ...]:
-        """Inserts an op as a builder does. Raises PopulusError for a graph that is called already."""
-        self._check_open()
+        """Inserts an op as a builder does."""
         return super().op(op, *operands, name=name, **properties)
 
     def tensor(self, value: SSAValue, name: str = "t") -> Tensor:
@@ -149,7 +152,6 @@ class Graph(Listed):
 
     def constant_tensor(self, data: NDArray[Any], name: str) -> Constant:
         """Gives an array as a tensor of the graph."""
-        self._check_open()
         made = Constant(self.constant(held(data)), self, self._names.free(scoped(name)), data)
         return self._kept(made)
 
@@ -177,10 +179,9 @@ class Graph(Listed):
         self._tensors[name] = made
         return made
 
-    def input_tensor(self, shape: tuple[int, ...], dtype: dtype, name: str, by_ref: bool) -> Tensor:
-        """Gives a further input."""
-        self._check_open()
-        name = self._names.free(scoped(name))
+    def input_tensor(self, shape: tuple[int, ...], dtype: dtype, name: str, by_ref: bool, taken: bool = False) -> Tensor:
+        """Gives a further input. `taken`: the name is one that `_create_tensor_id` gave."""
+        name = name if taken else self._names.free(scoped(name))
         made = self._kept(Tensor(self._argument(name, shape, dtype.held), self, name))
         self._add_slot(made)
         if by_ref:
@@ -190,7 +191,7 @@ class Graph(Listed):
     def state(self, state: State) -> Tensor:
         """Gives a state as a tensor of this graph, which calls pass in and out."""
         if state not in self._states:
-            self._check_open()
+            self.check_open()
             name = self._names.free(state.name)
             made = Tensor(self._argument(name, state.shape_in_graphs, state.dtype), self, name, state=state)
             self._states[state] = made
@@ -198,8 +199,9 @@ class Graph(Listed):
         return self._states[state]
 
     def output_tensor(self, t: Tensor) -> None:
-        """Gives a further output: the tensor as it is now."""
-        self._check_open()
+        """Gives a further output: the tensor as it is now. Raises PopulusError for a graph that is called already."""
+        if self._is_called:
+            self.check_open()
         self.output(f"output_{len(self._results)}", t.ssa)
         self._results.append(t)
 
@@ -208,7 +210,8 @@ class Graph(Listed):
 
         Raises PopulusError for a graph that is called already.
         """
-        self._check_open()
+        if self._is_called:
+            self.check_open()
         index = min(index, len(self._results) - 1)
         self._results.pop(index)
         kept = [v for k, v in enumerate(self._outputs.values()) if k != index]
@@ -236,20 +239,45 @@ class Graph(Listed):
         self.slots.append(tensor)
         self._slot_values[tensor] = tensor.ssa
 
-    def _check_open(self) -> None:
-        if self._changed is not None:
+    def check_open(self, changing: Tensor | None = None) -> None:
+        """Raises PopulusError for a graph that is called already, or only if a slot of it is to change."""
+        if self._changed is not None and (changing is None or changing in self._slot_values):
             raise PopulusError(f"graph '{self.name}' is called already; finish it before its first call")
 
     # -- calls
 
     def changed(self) -> list[Tensor]:
-        """Gives the slots that the graph changes, whose last values a call gives after the outputs; from now on it is finished."""
+        """Gives the slots that the graph changes, whose last values a call gives after the outputs; from now on these stay the same."""
         if self._changed is None:
-            changed = [t for t, argument in zip(self.slots, self._slot_arguments()) if t.ssa is not argument]
-            for number, tensor in enumerate(changed):
-                self.output(f"changed_{number}", tensor.ssa)
-            self._changed = changed
+            self._changed = [t for t, argument in zip(self.slots, self._slot_arguments()) if t.ssa is not argument]
+            self._finals = [t.ssa for t in self._changed]
         return self._changed
+
+    def _call(self, graph: Graph, given: Sequence[SSAValue]) -> CallOp:
+        """Gives a call of a graph, whose results are its outputs and what its changed slots become."""
+        for number, value in enumerate(() if graph._is_called else graph._finals):
+            graph.output(f"changed_{number}", value)
+        made = CallOp(graph.name, list(given), [v.type for v in graph._outputs.values()])
+        made.location = call_site()
+        graph._is_called = True
+        return made
+
+    def connect(self, slot: Tensor, site: CallOp, value: SSAValue) -> None:
+        """Gives the next further input of a graph that is called already a value of the caller.
+
+        Raises PopulusError for another input than the next, and for a value that the caller makes after the call.
+        """
+        number, own, at = len(site.operands), self.slots.index(slot), f"the call of graph '{self.name}'"
+        if own != number:
+            raise PopulusError(f"{slot.id} is input {own}, and {at} has {number}; connect inputs in their order")
+        outer: Operation = site
+        while isinstance(value.owner, Operation) and outer.parent_block() is not value.owner.parent_block():
+            above = outer.parent_op()
+            assert above is not None, slot
+            outer = above
+        if isinstance(value.owner, Operation) and not value.owner.is_before_in_block(outer):
+            raise PopulusError(f"what {slot.id} is to be is made after {at}; pass it in where the graph is called")
+        site.operands = [*site.operands, value]
 
     def run(self, graph: Graph, inputs: Sequence[Tensor], times: int | None = None) -> tuple[list[SSAValue], dict[Tensor, SSAValue]]:
         """Gives the outputs of a graph on these inputs, and by input of the graph what it became; states are changed.
@@ -257,15 +285,15 @@ class Graph(Listed):
         `times`: so often in a row; outputs are the first inputs of the next time, and what is passed by reference goes on too.
         Raises PopulusError for inputs of other types, and for a graph that calls this one.
         """
-        self._check_open()
         changed = graph.changed()
         self._check_call(graph, inputs)
         given = self._given(graph, inputs)
         outputs = len(graph.outputs)
         if times is None:
-            values = self.insert(CallOp(graph.name, list(given.values()), [v.type for v in graph._outputs.values()]), graph)
+            values = self.insert(self._call(graph, list(given.values())), graph)
             became = dict(zip(changed, values[outputs:]))
-        elif times == 0 or not graph._outputs:
+        elif times == 0 or not (graph._outputs or changed):
+            self._repeated.append(graph)
             return [inputs[k].ssa for k in range(outputs)], {}
         else:
             values, became = self._loop(graph, given, times, changed)
@@ -305,8 +333,7 @@ class Graph(Listed):
         carried = [*first, *kept]
         block = Block(arg_types=[INDEX, *(given[t].type for t in carried)])
         within = {**given, **dict(zip(carried, block.args[1:]))}
-        inner = CallOp(graph.name, list(within.values()), [v.type for v in graph._outputs.values()])
-        inner.location = call_site()
+        inner = self._call(graph, list(within.values()))
         after = dict(zip(changed, inner.results[outputs:]))
         block.add_ops([inner, YieldOp(*inner.results[:outputs], *(after[t] for t in kept))])
         values = self.insert(LoopOp([given[t] for t in carried], Region(block), trips=times), graph)
@@ -317,7 +344,6 @@ class Graph(Listed):
 
         Raises PopulusError where outputs are not of the same types, and for branches that load or store streams.
         """
-        self._check_open()
         for graph, tensors in zip(graphs, inputs):
             graph.changed()
             self._check_call(graph, tensors)
@@ -332,8 +358,7 @@ class Graph(Listed):
         regions: list[Region] = []
         for graph, place in zip(graphs, places):
             block = Block()
-            inner = CallOp(graph.name, [place[t].ssa for t in graph.slots], [v.type for v in graph._outputs.values()])
-            inner.location = call_site()
+            inner = self._call(graph, [place[t].ssa for t in graph.slots])
             after = {place[t]: v for t, v in zip(graph.changed(), inner.results[len(graph.outputs) :])}
             block.add_ops([inner, YieldOp(*inner.results[: len(graph.outputs)], *(after.get(t, t.ssa) for t in written))])
             regions.append(Region(block))
@@ -381,8 +406,9 @@ class Graph(Listed):
     def module(self) -> ModuleOp:
         """Gives the module of the graph and what it calls, with what changed states become among its outputs.
 
-        Raises PopulusError if nothing is stored and there is no variable.
+        Raises PopulusError if nothing is stored and there is no variable, and for a call that lacks an input.
         """
+        check_calls([g for g in (self, *self.functions()) if isinstance(g, Graph)])
         before = dict(self._outputs)
         try:
             for state, value in self.finals().items():

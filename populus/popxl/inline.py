@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp, FuncOp
 from xdsl.rewriter import Rewriter
 
 from populus.dialects.signature import return_of
+from populus.dialects.support.diagnostics import PopulusError, where
+
+if TYPE_CHECKING:
+    from populus.popxl.graph import Graph
+
+
+def check_calls(graphs: Sequence[Graph]) -> None:
+    """Raises PopulusError for a call of a graph that has a further input since, which is not connected there."""
+    named = {g.name: g for g in graphs}
+    for op in (op for caller in graphs for op in caller._block.walk() if isinstance(op, CallOp)):  # pyright: ignore[reportPrivateUsage]
+        graph, count = named.get(op.callee.root_reference.data), len(op.operands)
+        if graph is not None and count < len(graph.slots):
+            raise PopulusError(f"{where(op)}: graph '{graph.name}' has {graph.slots[count].id} since this call; connect it here too")
 
 
 def inlined(module: ModuleOp) -> ModuleOp:

@@ -139,12 +139,13 @@ class Tensor(Operators):
         return self._value
 
     def assign(self, value: SSAValue) -> None:
-        """Gives the tensor, and what it is a view of, another value. Raises ValueError for one of another type."""
+        """Gives the tensor, and its base, another value. Raises ValueError for another type, PopulusError for a slot of a called graph."""
         if value.type != self.ssa.type:
             raise WrongValue(f"{self._id} is {self.ssa.type}; what is to take its place is {value.type}")
         if self.graph.op_within is not None:
             self.graph.op_within.changed.append(self)
         if self._view is None:
+            self.graph.check_open(self)
             self._value = value
             return
         for base, new in zip(self._view.of, self._view.write(self._seen, value), strict=True):

@@ -462,11 +462,68 @@ def test_misuse_is_a_value_error_of_one_line(wrong: Callable[..., object], messa
             wrong(x, graph)
 
 
-def test_a_graph_that_is_called_is_finished():
+def test_a_graph_that_is_called_changes_and_gives_nothing_more():
     ir = popxl.Ir()
     with ir.main_graph:
-        x = popxl.variable(X)
+        x, out = popxl.variable(X), popxl.d2h_stream(X.shape, popxl.float32)
+        graph = ir.create_graph(lambda a, b: a * 2 + b, x, x)
+        (y,) = ops.call(graph, x, x)
+        ops.host_store(out, y)
+    with graph:
+        ops.relu(graph.inputs[0])  # which no call gives
+        for late in (
+            lambda: ops.var_updates.accumulate_(graph.inputs[0], graph.inputs[1]),
+            lambda: popxl.graph_output(graph.inputs[0]),
+            lambda: ops.host_store(out, graph.inputs[0]),
+        ):
+            with pytest.raises(PopulusError, match="is called already; finish it before its first call"):
+                late()
+    with popxl.Session(ir) as session:
+        np.testing.assert_array_equal(session.run()[out], 3 * X)
+
+
+def called(times=None):
+    """Gives an Ir whose main graph calls or repeats a graph, and then a variable and that graph."""
+    ir = popxl.Ir()
+    with ir.main_graph:
+        x, out = popxl.variable(X), popxl.d2h_stream(X.shape, popxl.float32)
         graph = ir.create_graph(lambda a: a * 2, x)
-        ops.call(graph, x)
-    with graph, pytest.raises(PopulusError, match="is called already; finish it before its first call"):
-        ops.relu(graph.inputs[0])
+        (y,) = ops.call(graph, x) if times is None else ops.repeat(graph, times, x)
+        ops.host_store(out, y)
+    return ir, x, graph, out
+
+
+@pytest.mark.parametrize("times", [None, 3])
+def test_a_graph_that_is_called_may_get_a_further_input(times: int | None):
+    ir, x, graph, out = called(times)
+    with graph:
+        further = popxl.graph_input(x.shape, x.dtype, "further")
+        further + 1  # pyright: ignore[reportUnusedExpression]
+    with pytest.raises(PopulusError, match=r"test_popxl_state.py:\d+:1: graph .* has .*further since this call; connect it here too"):
+        ir.module()
+    (site,) = (op for op in ir.main_graph._pb_graph.getOps() if op.opType() in ("Call", "Loop"))
+    index = site.subgraphInToOpInIndex(1)
+    assert [g.id for g in site.getCalledGraphs()] == [graph.name] and not site.hasInput(index)
+    site.connectInTensor(index, x.id)
+    assert site.hasInput(index) and site.hasInputTensor(x._pb_tensor) and site.opInToSubgraphInIndex(index) == 1
+    site.addModified(index, [])
+    with popxl.Session(ir) as session:
+        np.testing.assert_array_equal(session.run()[out], X * 2 ** (times or 1))
+    from populus.popart._internal.ir import view
+
+    with pytest.raises(PopulusError, match="is called already"):
+        site.addModified(index, [view.Region.getFull(x.shape)])
+
+
+def test_a_further_input_is_a_tensor_from_before_the_call_and_the_next():
+    ir, x, graph, _ = called()
+    (site,) = (op for op in ir.main_graph._pb_graph.getOps() if op.opType() == "Call")
+    with graph:
+        popxl.graph_input(x.shape, x.dtype, "one")
+        popxl.graph_input(x.shape, x.dtype, "two")
+    with ir.main_graph:
+        later = x + 1
+    with pytest.raises(PopulusError, match="has 1 inputs; input 2 is not the next"):
+        site.connectInTensor(2, x.id)
+    with pytest.raises(PopulusError, match="is made after the call of graph .*; pass it in where the graph is called"):
+        site.connectInTensor(1, later.id)

@@ -8,7 +8,7 @@ Its answers are read from the call that made it: what the call was given, made a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -16,6 +16,9 @@ from enum import Enum
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from xdsl.dialects.func import CallOp as FuncCallOp
+
+from populus.dialects.support.diagnostics import PopulusError
 from populus.popart.enums import ENUMS
 from populus.popxl.context import placement, sequence
 
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
     from xdsl.ir import Operation
 
     from populus.popxl.graph import Graph
-    from populus.popxl.internals.views import TensorView
+    from populus.popxl.internals.regions import Region
+    from populus.popxl.internals.views import GraphView, TensorView
     from populus.popxl.tensor import Tensor
 
 TileSet = ENUMS["TileSet"]
@@ -160,11 +164,60 @@ class CallOp(Op):
         at = index - self.first
         return self.hasInput(index) and at < len(graph.inputs) and graph.inputs[at] in graph.by_ref
 
+    def getCalledGraphs(self) -> list[GraphView]:
+        """Gives the graph that the op runs."""
+        return [self.arguments["graph"]._pb_graph]
+
+    def hasInputTensor(self, tensor: TensorView) -> bool:
+        """Tells whether a tensor is passed in."""
+        return tensor.tensor in self.inputs
+
+    def inIndex(self, tensor: TensorView) -> int:
+        """Gives the index of a tensor that is passed in."""
+        return self.first + self.inputs.index(tensor.tensor)
+
+    def opInToSubgraphInIndex(self, index: int) -> int:
+        """Gives the position among the graph's inputs of an input of the op."""
+        return index - self.first
+
+    def subgraphInToOpInIndex(self, index: int) -> int:
+        """Gives the index of the op's input for the position of one of the graph's."""
+        return index + self.first
+
+    def connectInTensor(self, index: int, name: str) -> None:
+        """Passes a tensor of the op's graph in, by its name, as a further input that the called graph has.
+
+        Raises PopulusError for another input than the next, and for a tensor that is made after the op.
+        """
+        tensor, called, count = self.graph.get_tensor(name), self.arguments["graph"], len(self.inputs)
+        if index - self.first != count:
+            raise PopulusError(f"the call of graph '{called.name}' has {count} inputs; input {index - self.first} is not the next")
+        for op in self.body:
+            for site in (inner for inner in op.walk() if isinstance(inner, FuncCallOp)):
+                called.connect(called.inputs[index - self.first], site, tensor.ssa)
+        self.inputs.append(tensor)
+
+    def addModified(self, index: int, regions: Iterable[Region]) -> None:
+        """Says which parts of an input the called graph changes. Raises PopulusError for one that it does not take by reference."""
+        slot = self.arguments["graph"].inputs[index - self.first]
+        if any(not region.isEmpty() for region in regions) and slot not in self.arguments["graph"].by_ref:
+            self.arguments["graph"].check_open(slot)
+
 
 class LoopOp(CallOp):
     """An op that runs another graph several times; inputs 0 and 1 are the number of times and whether to go on."""
 
     first = 2
+
+    def getNumExplicitInputs(self) -> int:
+        """Gives the number of inputs."""
+        return self.first + len(self.inputs)
+
+    def addLoopInput(self, index: int, name: str, inner: str, overwrite: bool) -> None:
+        """Adds an input that stays the same each time, of this name in the repeated graph. Raises PopulusError as `connectInTensor`."""
+        tensor, called = self.graph.get_tensor(name), self.arguments["graph"]
+        called.input_tensor(tensor.shape, tensor.dtype, inner.removeprefix(f"{called.name}/"), False, taken=True)
+        self.connectInTensor(index, name)
 
 
 class IfOp(Op):
