@@ -8,16 +8,14 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Container, Mapping
-from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import packages_distributions
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 
+from benchmarks import structure
 from populus.dialects.table import DIALECTS, context
 from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.pipeline import FOLDER, Pipeline, names
@@ -144,47 +142,10 @@ def test_long_files_and_functions_are_found():
     assert not too_long(f"def f():\n{body}# long: one table\n") and not too_long("x = 1\n" * 450)
 
 
-def modules() -> dict[str, Path]:
-    """Gives the files of the package by the names of their modules."""
-    found: dict[str, Path] = {}
-    for folder in ("populus", *FOLDERS):
-        for path in (ROOT / folder).rglob("*.py"):
-            parts = (*(() if folder == "populus" else ("populus",)), *path.relative_to(ROOT).with_suffix("").parts)
-            found[".".join(parts).removesuffix(".__init__")] = path
-    return found
-
-
-def imports(text: str, known: Container[str]) -> set[str]:
-    """Lists the known modules that a file imports, at its top and inside of functions; what is for types alone does not run."""
-    found: set[str] = set()
-    todo: list[ast.AST] = [ast.parse(text)]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            todo += node.orelse
-            continue
-        if isinstance(node, ast.Import):
-            found |= {a.name for a in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {name if (name := f"{node.module}.{a.name}") in known else str(node.module) for a in node.names}
-        todo += (c for c in ast.iter_child_nodes(node) if isinstance(c, ast.stmt | ast.excepthandler | ast.match_case))
-    return {name for name in found if name in known}
-
-
-def circle(graph: Mapping[str, set[str]]) -> list[str]:
-    """Lists modules each of which imports the next, the last one the first; none if there is no circle."""
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        return list(reversed(error.args[1]))
-    return []
-
-
 def test_no_module_imports_one_that_leads_back_to_it():
-    known = modules()
-    graph = {name: imports(path.read_text(), known) - {name} for name, path in known.items()}
-    assert sum(map(len, graph.values())) > 2000, "the imports are found"
-    assert not (found := circle(graph)), f"move what both sides need below both: {' -> '.join(found)}"
+    found = structure.graph(ROOT)
+    assert sum(map(len, found.values())) > 2000, "the imports are found"
+    assert not (left := structure.circles(found)), f"move what both sides need below both: {[sorted(c) for c in left]}"
 
 
 def test_a_circle_of_imports_is_found():
@@ -192,11 +153,15 @@ def test_a_circle_of_imports_is_found():
         "populus.a": "from populus import b",
         "populus.b": "def f():\n    from populus.c import g\n",
         "populus.c": "import populus.a\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import populus.d\n",
-        "populus.d": "import populus.a",
+        "populus.d": "import populus.a, populus.e",
+        "populus.e": "",
     }
-    graph = {name: imports(text, texts) for name, text in texts.items()}
-    found = circle(graph)
-    assert set(found) == {"populus.a", "populus.b", "populus.c"} and all(b in graph[a] for a, b in pairwise(found))
+    running, all_ = ({name: structure.imports(text, texts, types) for name, text in texts.items()} for types in (False, True))
+    assert structure.circles(running) == [{"populus.a", "populus.b", "populus.c"}]
+    assert structure.circles(all_) == [{"populus.a", "populus.b", "populus.c", "populus.d"}]
+    two = {"a": {"b"}, "b": {"a", "c"}, "c": {"d"}, "d": {"c", "e"}, "e": set[str]()}
+    assert sorted(map(sorted, structure.circles(two))) == [["a", "b"], ["c", "d"]]
+    assert structure.floors(two) == 3
 
 
 def test_every_file_of_lowering_has_a_room():
