@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, i1
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, i1
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects.onnx.attributes import write_attribute
@@ -100,10 +100,21 @@ def _question(op: OnnxOp) -> tuple[object, ...] | None:
 
 
 def _check_outputs(op: OnnxOp) -> None:
-    """Raises PopulusError for a Split into another number of parts than it has outputs: ONNX's inference would leave its memory."""
+    """Raises PopulusError for attributes at which ONNX's inference would leave its memory.
+
+    That is a Split into another number of parts than it has outputs, a GatherND with fewer than no leading dimensions, and a
+    LayerNormalization from a dimension that x has not.
+    """
     parts = op.property("num_outputs") if op.OP_TYPE == "Split" and not op.DOMAIN and op.VERSION >= 18 else None
     if parts is not None and parts != len(op.outputs):
         raise PopulusError(f"num_outputs is {parts}; the node has {len(op.outputs)} outputs")
+    leading = op.property("batch_dims") if op.OP_TYPE == "GatherND" and not op.DOMAIN else None
+    if isinstance(leading, int) and leading < 0:
+        raise PopulusError(f"batch_dims is {leading}; at least 0 is expected")
+    axis = op.property("axis") if op.OP_TYPE == "LayerNormalization" and not op.DOMAIN else None
+    x = first.type if axis is not None and (first := next(iter(op.inputs), None)) is not None else None
+    if isinstance(axis, int) and isinstance(x, TensorType) and not -x.get_num_dims() <= axis < x.get_num_dims():
+        raise PopulusError(f"axis is {axis}; x has {x.get_num_dims()} dimensions")
 
 
 def _like_operands(op: OnnxOp) -> list[Attribute] | None:

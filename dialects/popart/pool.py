@@ -182,13 +182,12 @@ class LrnOp(PopartOp):
         return [tensor(shape, element)]
 
     def _neighbours(self, b: Builder, x: SSAValue, before: int, kind: str) -> SSAValue:
-        """Sums (of squares) of x over `size` channels, from `before` before each."""
-        shape, size = calls.shape(x), self.size
+        """Sums (of squares) of x over `size` channels, from `before` before each. No window is wider than all channels on each side."""
+        shape = calls.shape(x)
         flat = calls.reshape(b, x, (shape[0], 1, shape[1], math.prod(shape[2:])))
-        pads = (before, 0, size - 1 - before, 0)
-        return calls.reshape(
-            b, calls.insert(b, PoolOp(flat, kind=kind, kernel=(size, 1), strides=(1, 1), pads=pads, dilations=(1, 1))), shape
-        )
+        before, after = (min(n, max(shape[1] - 1, 0)) for n in (before, self.size - 1 - before))
+        kernel, pads = (before + 1 + after, 1), (before, 0, after, 0)
+        return calls.reshape(b, calls.insert(b, PoolOp(flat, kind=kind, kernel=kernel, strides=(1, 1), pads=pads, dilations=(1, 1))), shape)
 
     def _scale(self, b: Builder) -> SSAValue:
         """Sums the squares of neighbouring channels; halves as floats."""

@@ -183,7 +183,7 @@ class PadOp(PopartOp):
                 raise ShapeError(f"a dimension of {n} cannot be mirrored by {max(low, high)}; at most {max(n - 1, 0)}")
             if mode == "edge" and n == 0 and max(low, high) > 0:
                 raise ShapeError("a dimension of 0 has no edge to repeat")
-            if n + low + high < 0:
+            if n < -min(low, 0) - min(high, 0):
                 raise ShapeError(f"pads {low} and {high} cut off more than the {n} elements of a dimension")
         return [tensor([n + low + high for n, low, high in zip(shape, lower, upper)], element_type_of(self.x.type))]
 

@@ -280,7 +280,7 @@ def linear(shape: tuple[int, ...], tiles: int, grain: int = 1, start: int = 0) -
     whose shares are boxes.
     """
     grains = [-(-n // (grain if d == len(shape) - 1 else 1)) for d, n in enumerate(shape)]
-    counts = [[1] if g <= 1 else _part_counts(g) for g in grains]
+    counts = [[1] if g <= 1 or 0 in shape else _part_counts(g) for g in grains]  # nothing to spread: one tile, however long a row would be
 
     elements = [math.prod(grains[d:]) for d in range(len(shape))]
 

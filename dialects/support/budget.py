@@ -28,6 +28,10 @@ LARGEST_TOTAL = 1 << 45
 LARGEST_FOLDED = 1 << 24
 # Elements of a constant that an op of few numbers stands for, such as a Range, or the places that a Resize reads along a dimension.
 LARGEST_CONSTANT = 1 << 28
+# Elements of the other dimensions of an empty tensor: NumPy counts their bytes in 63 bits.
+LARGEST_BESIDE = 1 << 56
+# Dimensions of a tensor. NumPy has at most 64, and some steps need a few more than their operands.
+LARGEST_RANK = 48
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,11 @@ def elements(shape: Sequence[int]) -> int:
 
 
 def check_shape(shape: Sequence[int], subject: str) -> None:
-    """Raises PopulusError if a tensor would have more elements than the limit. `subject`: that of the message."""
+    """Raises PopulusError if a tensor would have more elements than the limit, or too many dimensions. `subject`: that of the message."""
+    if len(shape) > LARGEST_RANK:
+        raise PopulusError(f"{subject} has {len(shape)} dimensions; a tensor has at most {LARGEST_RANK}")
+    if 0 in shape and (beside := math.prod(n for n in shape if n > 0)) > LARGEST_BESIDE:
+        raise PopulusError(f"{subject} is empty, of shape {list(shape)}; its other dimensions have {beside} elements, at most 2^56")
     if (count := elements(shape)) > (most := limits().elements):
         raise PopulusError(f"{subject} is of shape {list(shape)}, {count} elements; a tensor has at most {_number(most)}")
 

@@ -128,6 +128,9 @@ def window(size: int, kernel: int, stride: int, dilation: int, before: int, afte
     return count
 
 
+WIDEST_WINDOW = 1 << 20  # elements along a dimension: each is a step
+
+
 def windows(
     x: Sequence[int],
     kernel: Sequence[int],
@@ -149,6 +152,8 @@ def windows(
         )
     if min((*kernel, *strides, *dilations)) < 1 or (min(pads) < 0 and not crops):
         raise ShapeError(f"kernel, strides and dilations are at least 1{'' if crops else ', pads at least 0'}")
+    if max(kernel) > WIDEST_WINDOW:
+        raise ShapeError(f"a window has {max(kernel)} elements along a dimension; at most {WIDEST_WINDOW} are gone through")
     return tuple(
         window(n, k, stride, dilation, before, behind, ceil)
         for n, k, stride, dilation, before, behind in zip(x[2:], kernel, strides, dilations, pads[:spatial], pads[spatial:])

@@ -29,8 +29,8 @@ def spread(c: Conversion, value: SSAValue, x: SSAValue) -> SSAValue:
     axis = c.axis(rank, 1)
     if len(shape(value)) == 1:
         return c.reshape(value, [shape(value)[0] if d == axis else 1 for d in range(rank)])
-    block = c.get("block_size")
-    if not block or len(shape(value)) != rank:
+    block = min(int(c.get("block_size") or 0), max(shape(x)[axis], 1))  # a longer block has no more elements
+    if block < 1 or len(shape(value)) != rank:
         raise PopulusError(
             f"a scale is {shapes.text(shape(value))}, x is {shapes.text(shape(x))}; one, one for each index or each block is expected"
         )

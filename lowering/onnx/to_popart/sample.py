@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import f32, f64, i64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
+from populus.dialects.support.budget import check_constant
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
@@ -184,6 +185,7 @@ def roi_align(c: Conversion) -> Output:
     inside: Term | None = None
     taps: list[list[Tap]] = []
     points = [parts[0] * ratio, parts[1] * ratio]
+    check_constant(max(points), "the samples along a dimension")
     for d, (first, last, extent) in enumerate(((top, bottom, height), (left, right, width))):
         length = last - first if half_pixel else (last - first).max(1)
         steps = (np.arange(points[d]) // ratio + (np.arange(points[d]) % ratio + 0.5) / ratio).astype(dtype_of(element(rois)))

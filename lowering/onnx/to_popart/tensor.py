@@ -160,6 +160,10 @@ def pad(c: Conversion) -> Output:
         for d in range(rank):
             # A negative pad cuts first; the wrap repeats the rest.
             first, left = max(-lower[d], 0), shape(x)[d] - max(-lower[d], 0) - max(-upper[d], 0)
+            size = max(lower[d], 0) + left + max(upper[d], 0)
+            if left < 0 or (left == 0 and size):
+                raise PopulusError(f"pads {lower[d]} and {upper[d]} leave nothing to repeat of the {shape(x)[d]} elements of a dimension")
+            check_constant(size, "a dimension of its result")
             x = gathered(c, x, [first + i % left for i in range(-max(lower[d], 0), left + max(upper[d], 0))], d)
         return x
     value: SSAValue | None = None
@@ -313,6 +317,7 @@ def trilu(c: Conversion) -> Output:
     k = int(c.known(1).reshape(-1)[0]) if c.has(1) else 0
     check_constant(math.prod(shape(x)[-2:]), "its mask")
     ones = np.ones(shape(x)[-2:], np.bool_)
+    k = max(-len(ones) - 1, min(k, ones.shape[1] + 1))  # farther diagonals are outside too
     triangle = np.triu(ones, k) if c.get("upper") != 0 else np.tril(ones, k)
     return c.insert(popart.WhereOp(c.constant(triangle), x, c.scalar(0, x)))
 
@@ -347,7 +352,8 @@ def eye_like(c: Conversion) -> Output:
     assert target is not None, dtype
     rows, columns = shape(x)
     check_constant(rows * columns, "its result")
-    return c.constant(np.eye(rows, columns, c.get("k") or 0, dtype_of(target)))
+    k = max(-rows - 1, min(int(c.get("k") or 0), columns + 1))  # farther diagonals are outside too
+    return c.constant(np.eye(rows, columns, k, dtype_of(target)))
 
 
 def constant_of_shape(c: Conversion) -> Output:
