@@ -167,7 +167,7 @@ class Stage:
         place.mkdir(exist_ok=True)
         if case.continues:
             jit.library_of.cache_clear()
-            thread_pool.team.cache_clear()
+            thread_pool.forget()
         words = case.words(str(self.folder / model / "net.onnx"), str(place))
         out, err = io.StringIO(), io.StringIO()
         caches = str(place) if case.continues else ""
@@ -361,7 +361,7 @@ def _command(case: Case, place: Path, begin: Callable[[], None]) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if case.continues:
         jit.library_of.cache_clear()
-        thread_pool.team.cache_clear()
+        thread_pool.forget()
     words = case.words(str(stage().folder / "after" / "net.onnx"), str(place))
     os.environ["POPULUS_CACHE"] = str(place) if case.continues else ""
     sys.stdout, sys.stderr = open(os.devnull, "w"), open(2, "w", buffering=1, closefd=False)  # noqa: SIM115, until the process ends

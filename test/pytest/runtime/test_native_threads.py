@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import itertools
 import os
@@ -130,6 +131,28 @@ def test_more_threads_than_cpus_do_not_hang(shared):
     session = Session(parsed(DOUBLED), "native", threads=9)
     for _ in range(3):
         np.testing.assert_array_equal(session.run({"x": X})["y"], 302 * X)
+
+
+def test_threads_end_with_the_last_program_that_needs_them(shared):
+    def started(size: int, sessions: int) -> tuple[list[Session], list[threading.Thread]]:
+        before = set(threading.enumerate())
+        made = [Session(parsed(DOUBLED), "native", threads=size) for _ in range(sessions)]
+        for session in made:
+            np.testing.assert_array_equal(session.run({"x": X})["y"], 302 * X)
+        return made, [t for t in threading.enumerate() if t not in before and t.name.startswith("populus-")]
+
+    for size in (11, 13, 15):
+        made, workers = started(size, 2)
+        assert len(workers) == size - 1, "two programs of a size share their threads"
+        made.pop()
+        gc.collect()
+        np.testing.assert_array_equal(made[0].run({"x": X})["y"], 302 * X)
+        assert all(worker.is_alive() for worker in workers)
+        made.clear()
+        gc.collect()
+        for worker in workers:
+            worker.join(60)
+            assert not worker.is_alive()
 
 
 def test_a_forked_process_has_workers_of_its_own(shared):

@@ -6,12 +6,16 @@ import contextlib
 import ctypes
 import os
 import threading
+import weakref
+from collections.abc import Callable
 from queue import SimpleQueue
+from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.guard import once
+from populus.dialects.support.guard import Guard
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.run.step_loop import STATE_WORDS, TICKET, WALK, WORKER, YIELD
 
@@ -45,7 +49,7 @@ class Team:
 
     A run that finds the team busy with another thread's run goes alone; results are the same. Workers return when the
     ticket is no longer theirs, for any reason that the run ended. Memory that a chunk uses stays allocated until the
-    chunk is done.
+    chunk is done. The threads end when the last program that holds the team is gone.
     """
 
     def __init__(self, library: Library, size: int):
@@ -62,6 +66,7 @@ class Team:
         self._ticket = 0
         self.size = size
         self._wake: list[SimpleQueue[int]] = []
+        weakref.finalize(self, _dismiss, self._wake).atexit = False
 
     def walk(self, table: int, first: int, budget: int, shared: bool) -> int:
         """Runs the walker and returns its result. `shared`: wake the other threads."""
@@ -81,15 +86,23 @@ class Team:
         for i in range(1, self.size):
             wake = SimpleQueue[int]()
             try:
-                threading.Thread(target=self._serve, args=(wake,), name=f"populus-{i}", daemon=True).start()
+                arguments = (self._worker, self._state, self._code, wake)
+                threading.Thread(target=_serve, args=arguments, name=f"populus-{i}", daemon=True).start()
             except RuntimeError:  # the system refuses more threads: the existing ones suffice
                 break
             self._wake.append(wake)
         return self._wake
 
-    def _serve(self, wake: SimpleQueue[int]) -> None:
-        while True:
-            self._worker(self._at, wake.get())
+
+def _serve(worker: Callable[[int, int], None], state: NDArray[np.int64], code: object, wake: SimpleQueue[int]) -> None:
+    """Works for a team until there is no more of it. It holds what the worker reads, `state` and `code`, but not the team."""
+    while ticket := wake.get():
+        worker(state.ctypes.data, ticket)
+
+
+def _dismiss(wake: list[SimpleQueue[int]]) -> None:
+    for queue in wake:
+        queue.put(0)
 
 
 def _yield_address() -> int:
@@ -100,11 +113,22 @@ def _yield_address() -> int:
     return 0
 
 
-@once
+_TEAMS: WeakValueDictionary[tuple[Library, int], Team] = WeakValueDictionary()
+_GUARD = Guard()
+
+
 def team(library: Library, size: int) -> Team:
-    """Returns the team of this size, which all programs share."""
-    return Team(library, size)
+    """Returns the team of this size, which all programs share that live at the same time."""
+    with _GUARD.lock:
+        if (found := _TEAMS.get((library, size))) is None:
+            found = _TEAMS[library, size] = Team(library, size)
+        return found
+
+
+def forget() -> None:
+    """Makes teams anew when they are asked for: a child process has no threads of its parent."""
+    _TEAMS.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=team.cache_clear)  # a child process has no threads of its parent
+    os.register_at_fork(after_in_child=forget)
