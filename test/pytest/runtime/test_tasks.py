@@ -244,6 +244,18 @@ def test_a_map_that_moved_up_is_not_overtaken_by_a_product_that_moves_down():
         np.testing.assert_allclose(native.run(inputs)[name], array, rtol=1e-5, atol=1e-5)
 
 
+def test_a_map_on_sums_that_reads_one_row_of_another_operand_reads_that_row():
+    one_row = mapped("add(_1, _2)", ["%c", "%z"], "%y").replace("%z[i, j, l]", "%z[i, 3, l]")
+    module = program({"c": product("%a", "%c"), "y": one_row}, "awz", "y", "c")
+    make_tasks(graph_of(module))
+    assert not found(module)
+    session = Session(module, "numpy")
+    inputs = drawn(session)
+    expected = inputs["a"][0] @ inputs["w"][0] + inputs["z"][0, 3]
+    for engine in ("numpy", "native"):
+        np.testing.assert_allclose(Session(module, engine).run(inputs)["yout"][0], expected, rtol=1e-4, atol=1e-4)
+
+
 def test_a_pass_that_does_not_look_between_is_refuted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tasks, "touches", lambda op, value: False)
     module = lowered("residual")
