@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+from xdsl.context import Context
+from xdsl.dialects.builtin import TensorType
 
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.element_types import element_type_of
 from populus.dialects.table import context
 from populus.lowering.driver import extensions
+from populus.lowering.driver.files import read_module
 from populus.lowering.driver.inventory import Row
 from populus.lowering.driver.plausible_sizes import Plausible, inventory_at_plausible_sizes
 from populus.lowering.onnx.custom_ops import custom_ops
+from populus.lowering.stablehlo.to_popart import judged
 from populus.tools.command import add_model, dims_of, values_of, whole
 from populus.tools.output import Json, add_json, say_written, shown, write_json
 from populus.tools.output import console as make_console
@@ -31,7 +36,7 @@ COLOURS = {"tile": "green", "host": "yellow", "missing": "red"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus check`."""
     add = parser.add_argument
-    add_model(parser, "a .onnx model, or a net by name")
+    add_model(parser, "a .onnx model, a .mlir program of StableHLO, or a net by name")
     add_json(parser)
     add("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range (tried)")
     add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
@@ -45,13 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
-    if not args.model.endswith(".onnx"):
-        raise PopulusError(f"{args.model}: not an .onnx model; check needs one")
+    if not args.model.endswith((".onnx", ".mlir")):
+        raise PopulusError(f"{args.model}: not an .onnx model, nor a .mlir program of StableHLO; check needs one")
     ctx = context()
     for extension in (*extensions.installed(), *map(extensions.read, args.load)):
         extension.register(ctx)
     dims = {name: size if isinstance(size, int) else size[1] for name, size in dims_of(args.dim).items()}
-    found = inventory_at_plausible_sizes(args.model, dims=dims, values=values_of(args.value), customs=custom_ops(ctx))
+    if args.model.endswith(".mlir"):
+        found = Plausible(_of_stablehlo(ctx, args.model), {}, [])
+    else:
+        found = inventory_at_plausible_sizes(args.model, dims=dims, values=values_of(args.value), customs=custom_ops(ctx))
     rows = found.rows
     if args.no_host:
         rows = [
@@ -82,6 +90,20 @@ def execute(args: argparse.Namespace) -> int:
     if missing:
         print(f"populus: {args.model}: {len(missing)} of {len(rows)} nodes cannot be compiled", file=sys.stderr)
     return 1 if missing else 0
+
+
+def _of_stablehlo(ctx: Context, path: str) -> list[Row]:
+    """Makes a row for each op of a program of StableHLO. Raises PopulusError for a module of another level."""
+    module = read_module(ctx, path)
+    rows: list[Row] = []
+    for op, reason in judged(module):
+        values = [v for v in (*op.operands, *op.results) if isinstance(v.type, TensorType)]
+        element = str(element_type_of(values[0].type)) if values else ""
+        dialect, _, kind = op.name.partition(".")
+        rows.append(Row(where(op).strip("'"), kind, dialect, 1, element, "missing" if reason else "tile", reason))
+    if not rows:
+        raise PopulusError(f"{path}: no program of StableHLO; check needs one, or an .onnx model")
+    return rows
 
 
 def _proved(args: argparse.Namespace, console: Console) -> list[ProofRow]:

@@ -5,12 +5,12 @@ The pass reads @main and builds it anew: calls are written out, complex numbers 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.builder import Builder
 from xdsl.context import Context
-from xdsl.dialects.builtin import FunctionType, ModuleOp, TupleType
+from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType, TupleType
 from xdsl.dialects.func import CallOp, FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
@@ -26,7 +26,18 @@ from populus.dialects.stablehlo.shape_rules import is_static
 from populus.dialects.support.budget import check_time
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import element_type_of, is_known, shape_of, tensor
-from populus.lowering.stablehlo.to_popart import chlo, contraction, control, elementwise, indexing, random, reduction, tensors
+from populus.lowering.stablehlo.to_popart import (
+    chlo,
+    contraction,
+    control,
+    elementwise,
+    indexing,
+    loops,
+    random,
+    reduction,
+    sorting,
+    tensors,
+)
 from populus.lowering.stablehlo.to_popart.conversion import Conversion, Pair, Rule, Rules, Value, is_complex, leaves, part_type, shape
 
 RULES: Rules = {
@@ -34,8 +45,10 @@ RULES: Rules = {
     **control.RULES,
     **elementwise.RULES,
     **indexing.RULES,
+    **loops.RULES,
     **random.RULES,
     **reduction.RULES,
+    **sorting.RULES,
     **tensors.RULES,
 }
 LIFTED = {*elementwise.RULES, "constant", "reshape", "broadcast_in_dim", "transpose", "tuple", "get_tuple_element", "composite"}
@@ -169,6 +182,10 @@ class Walk:
         """Converts one op. Raises PopulusError if it cannot be, or if its results have other types than the text states."""
         if lifted and not (isinstance(op, CallOp) or op.name.partition(".")[2] in LIFTED):
             raise PopulusError("it stands in a region that combines elements; element-wise ops are expected there")
+        for result in op.results:
+            type: Attribute = result.type
+            if isinstance(type, TensorType) and not is_known(part_type(result.type)):
+                raise PopulusError(f"its result is {result.type}; tiles cannot hold {part_type(result.type)}")
         found = rule_of(op)(Conversion(op, [self.values[v] for v in op.operands], builder, self, lifted))
         results = found if isinstance(found, list) else [found]
         if len(results) != len(op.results):
@@ -192,24 +209,36 @@ def check_type(stated: Attribute, value: Value, lifted: bool) -> None:
             raise PopulusError(f"its result is {stated}, and {part.type} by its conversion")
 
 
+class UnconvertedError(PopulusError):
+    """An error about one op, which it names and has."""
+
+    op: Operation
+
+
 def placed(op: Operation, error: Exception) -> PopulusError:
     """Gives an error with the place and the name of the innermost op that it is about."""
-    text = " ".join(str(error).split())
-    if getattr(error, "placed", False):
-        assert isinstance(error, PopulusError)
+    if isinstance(error, UnconvertedError):
         return error
-    made = PopulusError(f"{where(op)}: {op.name}: {text}")
-    made.placed = True  # pyright: ignore[reportAttributeAccessIssue]
+    made = UnconvertedError(f"{where(op)}: {op.name}: {' '.join(str(error).split())}")
+    made.op = op
     return made
 
 
-def unconverted(module: ModuleOp) -> Iterator[Operation]:
-    """Lists the ops without a conversion, for a look at a program before it is compiled."""
-    for op in module.walk():
-        if isinstance(op, HloOp) and op.name != "stablehlo.return":
-            try:
-                rule_of(op)
-            except PopulusError:
-                yield op
+def judged(module: ModuleOp) -> list[tuple[Operation, str]]:
+    """Lists the ops of a program, each with the reason why it is not converted, or an empty text.
 
-
+    If each op has a rule, the program is converted, and the first op that fails has the reason.
+    """
+    ops = [op for op in module.walk() if isinstance(op, HloOp) and op.name != "stablehlo.return"]
+    reasons: dict[Operation, str] = {}
+    for op in ops:
+        try:
+            rule_of(op)
+        except PopulusError as error:
+            reasons[op] = str(error)
+    if not reasons:
+        try:
+            Walk(module).main()
+        except UnconvertedError as error:
+            reasons[error.op] = str(error)
+    return [(op, reasons.get(op, "")) for op in ops]

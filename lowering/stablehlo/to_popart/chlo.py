@@ -13,7 +13,7 @@ from populus.dialects import popart
 from populus.dialects.base.tensor_op import TensorOp
 from populus.lowering.stablehlo.to_popart import elementwise
 from populus.lowering.stablehlo.to_popart.conversion import Conversion, Pair, Rule, Rules, Value, as_pair, real, shape
-from populus.lowering.stablehlo.to_popart.reduction import top_k
+from populus.lowering.stablehlo.to_popart.sorting import top_k
 
 
 def wide(kind: type[TensorOp]) -> Rule:

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import f64, i32, i64
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import popart
+from populus.dialects.support.element_types import dtype_of
 from populus.lowering.stablehlo.to_popart.conversion import Conversion, Pair, Value, element
 
 
@@ -125,12 +126,28 @@ def exponential_minus_one(c: Conversion, a: Pair) -> Pair:
 
 
 def sqrt(c: Conversion, a: Pair) -> Pair:
-    """Computes the root in the right half plane: `u = sqrt((|x| + |a|) / 2)`, and the other part by `y / 2u`."""
-    x, y = a.real, a.imag
-    size = magnitude(c, a)
+    """Computes the root in the right half plane: `u = sqrt((|x| + |a|) / 2)`, and the other part by `y / 2u`.
+
+    Parts of which the sum would overflow are divided by 16 first, and those without all their digits are multiplied by a power of 4.
+    """
+    import numpy as np
+
+    large = c(popart.MaxOp, c(popart.AbsOp, a.real), c(popart.AbsOp, a.imag))
+    limits = np.finfo(dtype_of(element(large)))
+    beyond = c(popart.GreaterOp, large, c.scalar(float(limits.max) / 8, large))
+    little = c(popart.LessOp, large, c.scalar(float(limits.tiny) * 4, large))
+
+    def scaled(above: float, below: float) -> SSAValue:
+        rest = c(popart.WhereOp, little, c.scalar(below, large), c.scalar(1, large))
+        return c(popart.WhereOp, beyond, c.scalar(above, large), rest)
+
+    digits = limits.nmant + 1
+    factor, back = scaled(1 / 16, 4.0**digits), scaled(4, 2.0**-digits)
+    x, y = c(popart.MulOp, a.real, factor), c(popart.MulOp, a.imag, factor)
+    size = magnitude(c, Pair(x, y))
     half = c.scalar(0.5, x)
     u = c(popart.SqrtOp, c(popart.AddOp, c(popart.MulOp, c(popart.AbsOp, x), half), c(popart.MulOp, size, half)))
-    other = c(popart.DivOp, c(popart.MulOp, c(popart.AbsOp, y), half), u)
+    other = c(popart.DivOp, c(popart.AbsOp, y), c(popart.AddOp, u, u))
     zero, infinite = c(popart.EqualOp, size, c.scalar(0, x)), c(popart.IsInfOp, y)
     other = c(popart.WhereOp, zero, c.scalar(0, x), other)
     right = c(popart.GreaterOrEqualOp, x, c.scalar(0, x))
@@ -139,7 +156,8 @@ def sqrt(c: Conversion, a: Pair) -> Pair:
     imag = c(popart.WhereOp, infinite, c.scalar(math.inf, x), imag)
     real = c(popart.WhereOp, infinite, c.scalar(math.inf, x), real)
     below = c(popart.LessOp, c.bits(y, _signed(y)), c.scalar(0, _signed(y)))  # -0 too
-    return Pair(real, c(popart.WhereOp, below, c(popart.NegOp, imag), imag))
+    signed = c(popart.WhereOp, below, c(popart.NegOp, imag), imag)
+    return Pair(c(popart.MulOp, real, back), c(popart.MulOp, signed, back))
 
 
 def _signed(value: SSAValue) -> Attribute:
@@ -209,6 +227,28 @@ def power(c: Conversion, a: Pair, b: Pair) -> Pair:
     return Pair(real, c(popart.WhereOp, c(popart.OrOp, none, empty), zero, found.imag))
 
 
+def extreme(larger: bool) -> Callable[..., Value]:
+    """Makes the function of the larger or smaller of two, by their real parts first, then by the others."""
+
+    def choose(c: Conversion, a: Pair, b: Pair) -> Value:
+        order = popart.GreaterOp if larger else popart.LessOp
+        same = c(popart.EqualOp, a.real, b.real)
+        first = c(popart.WhereOp, same, c(order, a.imag, b.imag), c(order, a.real, b.real))
+        first = c(popart.OrOp, first, c(popart.OrOp, c(popart.IsNanOp, a.real), c(popart.IsNanOp, a.imag)))
+        return Pair(c(popart.WhereOp, first, a.real, b.real), c(popart.WhereOp, first, a.imag, b.imag))
+
+    return choose
+
+
+def atan2(c: Conversion, y: Pair, x: Pair) -> Value:
+    """Computes `-i log((x + i y) / sqrt(x^2 + y^2))`. Source: StableHLO's specification, atan2."""
+    turned = Pair(c(popart.SubOp, x.real, y.imag), c(popart.AddOp, x.imag, y.real))
+    squares = [multiply(c, v, v) for v in (x, y)]
+    root = sqrt(c, Pair(*(c(popart.AddOp, *parts) for parts in zip(*((s.real, s.imag) for s in squares)))))
+    found = log(c, divide(c, turned, root))
+    return Pair(found.imag, c(popart.NegOp, found.real))
+
+
 def is_finite(c: Conversion, a: Pair) -> SSAValue:
     """Tells whether both parts are finite."""
     parts = [c(popart.NotOp, c(popart.OrOp, c(popart.IsNanOp, v), c(popart.IsInfOp, v))) for v in (a.real, a.imag)]
@@ -223,6 +263,7 @@ def conj(c: Conversion, a: Pair) -> Value:
 FUNCTIONS: dict[str, Callable[..., Value]] = {
     "abs": magnitude,
     "add": add,
+    "atan2": atan2,
     "cbrt": cbrt,
     "conj": conj,
     "cosine": cosine,
@@ -233,6 +274,8 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "log": log,
     "log_plus_one": log_plus_one,
     "logistic": logistic,
+    "maximum": extreme(larger=True),
+    "minimum": extreme(larger=False),
     "multiply": multiply,
     "negate": negate,
     "power": power,

@@ -101,7 +101,8 @@ def convolution(c: Conversion) -> Value:
     assert isinstance(dims, ConvolutionDimensions)
     rank = len(dims.data[0]) - 2
     strides, into, apart = (c.ints(name, rank) for name in ("window_strides", "lhs_dilation", "rhs_dilation"))
-    pads = list(zip(*[iter(c.ints("padding", 2 * rank, 0) or (0,) * 2 * rank)] * 2))
+    stated = [int(v) for v in c.known(2).reshape(-1)] if c.op.kind == "dynamic_conv" else c.ints("padding", 2 * rank, 0)
+    pads = list(zip(stated[::2], stated[1::2]))
     flipped = c.get("window_reversal") or (False,) * rank
     groups, batches = c.get("feature_group_count"), c.get("batch_group_count")
     out = dims.order(2, "b", "f")
@@ -290,6 +291,7 @@ def cholesky(c: Conversion) -> Value:
 RULES: Rules = {
     "cholesky": cholesky,
     "convolution": convolution,
+    "dynamic_conv": convolution,
     "dot": plain_dot,
     "dot_general": dot_general,
     "einsum": einsum,

@@ -1,4 +1,4 @@
-"""Conversions of branches, loops, calls, tuples and tokens."""
+"""Conversions of branches, calls, tuples and tokens."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects import popart
-from populus.dialects.base.control_flow import INDEX
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.stablehlo.to_popart import chlo
-from populus.lowering.stablehlo.to_popart.conversion import Conversion, Rule, Rules, Value, leaves, real, rebuilt
+from populus.lowering.stablehlo.to_popart.conversion import Conversion, Rule, Rules, Value, leaves, rebuilt
 
 PASSED = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement", "LayoutConstraint")
 """Targets of calls that say where data lies, and change no value."""
@@ -50,22 +49,6 @@ def case(c: Conversion) -> list[Value]:
         return branch(inner, condition, [lambda i: i.region(number, []), lambda i: taken(i, number + 1)])
 
     return taken(c, 0)
-
-
-def while_(c: Conversion) -> list[Value]:
-    """Converts while to a loop that its condition ends: computed before the first iteration, and at the end of each."""
-    (go,) = c.region(0, c.inputs)
-    carried = list(leaves(c.inputs))
-    block = Block(arg_types=[INDEX, *(v.type for v in carried)])
-    inner = c.at(Builder(InsertPoint.at_end(block)))
-    states = rebuilt(c.inputs, iter(block.args[1:]))
-    new = inner.region(1, states)
-    (again,) = inner.region(0, new)
-    block.add_op(popart.YieldOp(real(again), *leaves(new)))
-    loop = popart.LoopOp(carried, Region(block), trips=None, go=real(go))
-    loop.location = c.any.location
-    c.builder.insert(loop)
-    return rebuilt(c.inputs, iter(loop.results))
 
 
 def call(c: Conversion) -> list[Value]:
@@ -149,5 +132,4 @@ RULES: Rules = {
     "reduce_scatter": alone,
     "replica_id": only(0),
     "tuple": tuple_,
-    "while": while_,
 }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xdsl.dialects.builtin import f32, f64, i1, i32
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import f32, f64, i1, i8, i32
+from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import popart
 from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import dtype_of, is_float, is_integer, is_unsigned, size_in_bytes
+from populus.dialects.support.element_types import dtype_of, is_float, is_integer, is_packed, is_unsigned, size_in_bytes, ui2, ui4, ui8
 from populus.lowering.stablehlo.to_popart import complex_math
 from populus.lowering.stablehlo.to_popart.conversion import BITS, Conversion, Pair, Rule, Rules, Value, as_pair, element, real
 
@@ -27,13 +27,21 @@ def rule(name: str, compute: Callable[..., SSAValue]) -> Rule:
 
     def convert(c: Conversion) -> Value:
         if not is_pair(c):
-            return compute(c, *(real(v) for v in c.inputs))
+            operands = [real(v) for v in c.inputs]
+            if is_packed(own := element(operands[0])):  # computed in bytes, of which the low bits are kept
+                return c.cast(compute(c, *(c.cast(v, ui8 if is_unsigned_packed(own) else i8) for v in operands)), c.element())
+            return compute(c, *operands)
         function = complex_math.FUNCTIONS.get(name)
         if function is None:
             raise PopulusError(f"there is no conversion of {c.op.name} for complex numbers")
         return function(c, *(as_pair(c, v) for v in c.inputs))
 
     return convert
+
+
+def is_unsigned_packed(element: Attribute) -> bool:
+    """Tells whether integers of less than a byte are unsigned."""
+    return element in (ui2, ui4)
 
 
 def plain(kind: type[TensorOp]) -> Callable[..., SSAValue]:
@@ -169,6 +177,8 @@ def compare(c: Conversion) -> Value:
     def one(direction: str, a: SSAValue, b: SSAValue) -> SSAValue:
         if kind == "TOTALORDER" and is_float(element(a)):
             a, b = ordered_bits(c, a), ordered_bits(c, b)
+        if is_packed(element(a)):
+            a, b = (c.cast(v, ui8 if is_unsigned_packed(element(v)) else i8) for v in (a, b))
         if element(a) == i1 and direction not in ("EQ", "NE"):
             a, b = c.cast(a, i32), c.cast(b, i32)
         found = c(COMPARISONS[direction], a, b)
@@ -210,11 +220,8 @@ def convert(c: Conversion) -> Value:
     return converted(c, x, to)
 
 
-def converted(c: Conversion, x: SSAValue, to: object) -> SSAValue:
+def converted(c: Conversion, x: SSAValue, to: Attribute) -> SSAValue:
     """Converts to an element type. Floats beyond an integer's range become its nearest end, and NaN 0, as XLA's do on CPUs."""
-    from xdsl.ir import Attribute
-
-    assert isinstance(to, Attribute)
     if not (is_float(element(x)) and is_integer(to)):
         return c.cast(x, to)
     import numpy as np
@@ -257,7 +264,6 @@ def leading_zeros(c: Conversion, x: SSAValue) -> SSAValue:
 def reduce_precision(c: Conversion) -> Value:
     """Converts reduce_precision: a float rounded to fewer bits of exponent and mantissa, to the nearest, ties to even."""
     import ml_dtypes
-    import numpy as np
 
     x = c.input(0)
     kept, exponent = c.get("mantissa_bits"), c.get("exponent_bits")
@@ -280,8 +286,16 @@ def reduce_precision(c: Conversion) -> Value:
         under = c(popart.LessOrEqualOp, found, c.scalar((bias - small) << mantissa, v))
         v = c(popart.WhereOp, over, c(popart.BitwiseOrOp, sign_bit, c.scalar(field, v)), v)
         v = c(popart.WhereOp, under, sign_bit, v)
-    assert np.iinfo(np.int64).bits >= width
-    return c(popart.WhereOp, c(popart.IsNanOp, x), x, c.bits(v, element(x)))
+    infinity = ((1 << own) - 1) << mantissa
+    special = signed_like(c, x, infinity) if kept == 0 else x  # no bit is left that tells NaN from infinity
+    return c(popart.WhereOp, c(popart.IsNanOp, x), special, c.bits(v, element(x)))
+
+
+def signed_like(c: Conversion, x: SSAValue, bits: int) -> SSAValue:
+    """Makes floats of these bits, with the signs of `x`."""
+    v = c.bits(x)
+    sign = c(popart.BitwiseAndOp, v, c.scalar(1 << (8 * size_in_bytes(element(x)) - 1), v))
+    return c.bits(c(popart.BitwiseOrOp, sign, c.scalar(bits, v)), element(x))
 
 
 def part(first: bool) -> Rule:

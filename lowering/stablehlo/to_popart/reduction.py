@@ -1,21 +1,18 @@
-"""Conversions of reductions, windows, sorting and maps, whose regions are computed on whole tensors."""
+"""Conversions of reductions, windows and maps, whose regions are computed on whole tensors."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 
-from xdsl.dialects.builtin import i1, i32
+from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import popart
 from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.data import constant_value
 from populus.dialects.support import shapes
-from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import is_float
 from populus.lowering.stablehlo.to_popart.conversion import Conversion, Pair, Rules, Value, element, leaves, rebuilt, shape
-from populus.lowering.stablehlo.to_popart.elementwise import ordered_bits
 from populus.lowering.stablehlo.to_popart.monoids import monoid, neutral
 from populus.lowering.stablehlo.to_popart.tensors import padded
 
@@ -26,7 +23,6 @@ REDUCTIONS: dict[str, tuple[type[TensorOp], type[TensorOp]]] = {
     "min": (popart.ReduceMinOp, popart.MinOp),
 }
 MOST_STEPS = 16  # positions of a window that are combined in their order
-MOST_PAIRS = 1 << 26  # comparisons of a sort by any comparator
 
 
 def changes_nothing(kind: str, init: SSAValue) -> bool:
@@ -222,61 +218,9 @@ def map_(c: Conversion) -> list[Value]:
     return mapped(c.combine(c.inputs), lambda v: c.expand(v, c.shape()))
 
 
-def sort(c: Conversion) -> list[Value]:
-    """Converts sort. Each element's place is the number of elements that come before it, by all comparisons of a row.
-
-    Raises PopulusError if these are too many.
-    """
-    import numpy as np
-
-    (full,) = {shape(v) for v in leaves(c.inputs)}
-    if math.prod(full) == 0:
-        return list(c.inputs)
-    axis = shapes.axis(c.get("dimension", -1), len(full)) if full else 0
-    order = [*(d for d in range(len(full)) if d != axis), axis]
-    n = full[axis] if full else 1
-    rows = math.prod(full) // n
-    values = mapped(c.inputs, lambda v: c.reshape(c.transpose(v, order), (rows, n)))
-    if rows * n * n > MOST_PAIRS:
-        raise PopulusError(f"a sort of {rows} rows of {n} by this comparator takes {rows * n * n} comparisons; at most {MOST_PAIRS}")
-    mine, theirs = (mapped(values, lambda v, s=s: c.reshape(v, s)) for s in ((rows, n, 1), (rows, 1, n)))
-    # The arguments of the comparator are in pairs: a value of one element, and that of the other.
-    (less,) = leaves(c.combine([v for pair in zip(theirs, mine) for v in pair]))
-    before = c.expand(less, (rows, n, n))  # [i, j]: element j comes before element i
-    earlier = c.constant(np.tril(np.ones((n, n), np.bool_), -1))
-    after = c.transpose(before, (0, 2, 1))
-    ties = c(popart.AndOp, c(popart.NotOp, c(popart.OrOp, before, after)), earlier)
-    rank = c(popart.ReduceSumOp, c.cast(c(popart.OrOp, before, ties), i32), axes=(2,), keep=False)
-    offsets = c.constant(np.arange(rows, dtype=np.int32).reshape(rows, 1) * n)
-    places = c.reshape(c(popart.AddOp, rank, offsets), (rows * n,))
-
-    def moved(v: SSAValue) -> SSAValue:
-        flat = c.reshape(v, (rows * n,))
-        y = c(popart.ScatterOp, c.filled(0, flat), places, flat, reduction="set")
-        y = c.reshape(y, [full[d] for d in order])
-        return c.transpose(y, [order.index(d) for d in range(len(full))])
-
-    return mapped(values, moved)
-
-
-def top_k(c: Conversion) -> list[Value]:
-    """Converts chlo.top_k: the largest of each row, NaN above all, the first of equals first."""
-    x = c.input(0)
-    n = shape(x)[-1]
-    key = ordered_bits(c, x) if is_float(element(x)) else x
-    at = c(popart.TopKOp, key, k=c.get("k"), largest=True)
-    rows = math.prod(shape(x)[:-1])
-    import numpy as np
-
-    offsets = c.constant(np.arange(rows, dtype=np.int32).reshape(*shape(x)[:-1], 1) * n)
-    values = c(popart.GatherOp, c.reshape(x, (rows * n,)), c(popart.AddOp, at, offsets), axis=0)
-    return [values, at]
-
-
 RULES: Rules = {
     "map": map_,
     "reduce": reduce,
     "reduce_window": reduce_window,
     "select_and_scatter": select_and_scatter,
-    "sort": sort,
 }

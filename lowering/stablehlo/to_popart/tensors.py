@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, cast
 
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, i1
 from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects import popart
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import dtype_of, shape_of, size_in_bytes
+from populus.dialects.support.element_types import dtype_of, is_known, is_packed, shape_of, size_in_bytes
 from populus.lowering.stablehlo.to_popart.conversion import (
     BITS,
     Conversion,
@@ -34,6 +34,8 @@ def array_of(value: object, type: Attribute) -> NDArray[Any]:
     """Gives the elements of a constant's value; those of a complex one are pairs, [.., 2]. Raises PopulusError for no dense value."""
     import numpy as np
 
+    if not is_known(part_type(type)):
+        raise PopulusError(f"a constant is {type}; tiles cannot hold {part_type(type)}")
     dtype, parts = dtype_of(part_type(type)), (2,) if is_complex(type) else ()
     if not isinstance(value, DenseIntOrFPElementsAttr):
         raise PopulusError(f"the value is {value}; a dense one is expected")
@@ -157,6 +159,8 @@ def bitcast_convert(c: Conversion) -> Value:
             return x
         raise PopulusError("complex numbers have no bits here: their parts are two tensors")
     assert isinstance(x, SSAValue)
+    if element(x) != to and any(t == i1 or is_packed(t) for t in (element(x), to)):
+        raise PopulusError(f"{element(x)} to {to}: elements of less than a byte take one here, so their bits do not lie side by side")
     have, want = size_in_bytes(element(x)), size_in_bytes(to)
     if have == want:
         return c.bits(x, to)

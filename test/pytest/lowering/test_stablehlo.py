@@ -158,3 +158,22 @@ def written(text: str, tmp_path):
     path = tmp_path / "program.mlir"
     path.write_text(text)
     return path
+
+
+def checked(text: str, tmp_path, capsys) -> tuple[int, str]:
+    from populus.tools.main import main
+
+    code = main(["check", str(written(text, tmp_path)), "--nodes"])
+    return code, capsys.readouterr().out
+
+
+def test_check_lists_the_ops_of_a_program(tmp_path, capsys):
+    code, out = checked(program(*CASES["clamp"]), tmp_path, capsys)
+    assert code == 0 and "stablehlo.clamp" in out and "1 nodes: 1 tile" in out
+
+
+def test_check_says_why_an_op_is_not_converted(tmp_path, capsys):
+    text = "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n%0 = stablehlo.abs %a : tensor<2xf32>\n"
+    text += "%1 = stablehlo.custom_call @mine(%0) : (tensor<2xf32>) -> tensor<2xf32>\nreturn %1 : tensor<2xf32>\n}\n"
+    code, out = checked(text, tmp_path, capsys)
+    assert code == 1 and "custom_call @mine has no conversion" in out and "1 tile, 1 missing" in out

@@ -75,7 +75,7 @@ def test_a_symbolic_dimension_need_not_be_given(populus, tmp_path):
     ("args", "message"),
     [
         (["no.onnx"], "no.onnx: "),
-        (["no.mlir"], "no.mlir: not an .onnx model; check needs one"),
+        (["no.txt"], "no.txt: not an .onnx model, nor a .mlir program of StableHLO; check needs one"),
         ([], "the following arguments are required: MODEL"),
         (["m.onnx", "--dim", "n"], "--dim n: expected NAME=N"),
         (["m.onnx", "--load", "no.py"], "no.py: no such file; --load takes a Python file"),

@@ -45,7 +45,8 @@ def test_a_strangers_populus_in_place_of_ours_is_told_in_one_line_and_not_run(wh
 
 def test_ours_runs(tmp_path: Path):
     ended = start(tmp_path, ROOT, arguments=["check", "model.txt"])
-    assert (ended.returncode, ended.stderr) == (1, "populus: model.txt: not an .onnx model; check needs one\n")
+    said = "populus: model.txt: not an .onnx model, nor a .mlir program of StableHLO; check needs one\n"
+    assert (ended.returncode, ended.stderr) == (1, said)
 
 
 def test_the_distribution_has_a_name_of_its_own_and_its_scripts_begin_beside_the_package():
