@@ -145,6 +145,7 @@ INPUTS: dict[str, list[Array]] = {
     "scatter_add": ROWS,
     "scatter_multiply": ROWS,
     "scatter_maximum": ROWS,
+    "complex_extremes": [np.array([3e38, -3e38, 2.0, 3.0], np.float32), np.array([2e38, 1.0, -3e38, -4.0], np.float32)],
 }
 TEXTS = dict(part.split("\n", 1) for part in (Path(__file__).parent / "stablehlo_programs.txt").read_text().split("\n## ")[1:])
 assert TEXTS.keys() == INPUTS.keys(), TEXTS.keys() ^ INPUTS.keys()

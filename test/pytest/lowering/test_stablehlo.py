@@ -74,6 +74,11 @@ def test_a_custom_call_without_a_conversion_is_refused_by_its_target(tmp_path):
     )
 
 
+def test_bits_of_booleans_do_not_become_bytes(tmp_path):
+    text = "func.func @main(%a: tensor<64xi1>) -> tensor<i64> {\n%0 = stablehlo.bitcast_convert %a : (tensor<64xi1>) -> tensor<i64>\n"
+    assert "do not lie side by side" in refusal(text + "return %0 : tensor<i64>\n}\n", tmp_path)
+
+
 def test_an_open_dimension_is_refused_by_the_name_of_its_input(tmp_path):
     assert "input 'rows' is tensor<?xf32>" in refusal(
         one_op("stablehlo.abs %a", "tensor<?xf32>").replace("xf32>)", 'xf32> loc("rows"))'), tmp_path
