@@ -258,6 +258,24 @@ def new_target() -> None:
     perceptron("model.onnx", batch=2)
 
 
+STABLEHLO = """
+func.func @main(%x : tensor<4x8xf32>, %w : tensor<8x3xf32>) -> tensor<4x3xf32> {
+  %y = "stablehlo.dot_general"(%x, %w) <{dot_dimension_numbers =
+    #stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>}>
+    : (tensor<4x8xf32>, tensor<8x3xf32>) -> tensor<4x3xf32>
+  func.return %y : tensor<4x3xf32>
+}
+"""
+
+
+def stablehlo() -> Names:
+    """Gives a program of StableHLO and its inputs."""
+    import populus
+
+    Path("model.mlir").write_text(STABLEHLO)
+    return {"populus": populus, "x": np.ones((4, 8), np.float32), "w": np.ones((8, 3), np.float32)}
+
+
 def fuzz() -> None:
     """Puts the fuzzers on the path."""
     sys.path.insert(0, str(ROOT / "test/fuzz"))

@@ -85,12 +85,24 @@ PAGES: dict[str, Page] = {
         given=givens.run_program,
         long=("populus run-program examples/popart", "step   1"),
         said={"populus: devices.py": givens.refusals},
-        not_run={} if find_spec("torch") else {"populus run-program examples/poptorch": "needs torch"},
+        not_run={
+            "populus: run.py:2": "a message; test_compiled_ops.py asserts it",
+            **({} if find_spec("torch") else {"populus run-program examples/poptorch": "needs torch"}),
+        },
     ),
     "docs/training.md": Page(
         given=givens.training,
         before={"onnx-expose-weights{names=": givens.closed, "populus train": givens.training},
         said={"populus-opt: silent": givens.no_gradient},
+    ),
+    "docs/stablehlo.md": Page(
+        given=givens.stablehlo,
+        needs=("jax", "sklearn"),
+        not_run={
+            "pip install": INDEX,
+            "git clone": "needs the network",
+            "python benchmarks": "needs a checkout of StableHLO's repository, and a clone of this one",
+        },
     ),
     "docs/proof.md": Page(
         not_run={"pip install": INDEX, "poplar-merge is refuted": "a refutation of a pass that was made wrong (test_passes.py)"}
