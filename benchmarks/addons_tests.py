@@ -24,7 +24,8 @@ def inner(path: str) -> int:
     from populus.aliases import install
 
     install()
-    options = ["-q", "-rA", "--tb=line", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-W", "ignore", "-o", "addopts="]
+    options = ["-q", "-rA", "--tb=line", "-p", "no:cacheprovider", "-p", "no:randomly", "--continue-on-collection-errors"]
+    options += ["-W", "ignore", "-o", "addopts="]
     return pytest.main([*options, path])
 
 

@@ -33,12 +33,13 @@ def uninstall() -> None:
     _MODULE._dlopen = _DLOPEN
 
 
-def _opened(name: Any, mode: int = ctypes.DEFAULT_MODE) -> int:
+def _opened(name: object, mode: int = ctypes.DEFAULT_MODE) -> int:
     """Loads a library; gives the handle of the process for one whose ops are all there. Raises OSError and PopulusError."""
     try:
         return _DLOPEN(name, mode)
     except OSError:
-        found = list(_ops_beside(Path(os.fsdecode(name)))) if isinstance(name, str | bytes | os.PathLike) else []
+        library = Path(os.fsdecode(cast("str | bytes", name)))
+        found = list(_ops_beside(library))
         if not found:
             raise
         missing = [(op, source) for op, source in found if not _is_there(op)]
@@ -47,7 +48,7 @@ def _opened(name: Any, mode: int = ctypes.DEFAULT_MODE) -> int:
     for op, source in missing:
         stem = stem_of(op.name)
         raise PopulusError(
-            f"{Path(os.fsdecode(name)).name}: {op.domain} {op.name}-{op.version} is compiled C++, which does not run here; "
+            f"{library.name}: {op.domain} {op.name}-{op.version} is compiled C++, which does not run here; "
             f"`populus new-op {op.name} --from {source}` drafts {stem}.py, and `--load {stem}.py` has the program take it"
         )
     return _DLOPEN(None, mode)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xdsl.builder import Builder
@@ -135,7 +135,7 @@ def begun(optimizer: Optimizer, weights: Arrays) -> Arrays:
     return {name: np.zeros(type.get_shape(), dtype_of(type.element_type)) for name, type in types.items()}
 
 
-def _states(optimizer: Optimizer, w: str, shape: Sequence[int]) -> dict[str, TensorType[Attribute]]:
+def _states(optimizer: Optimizer, w: str, shape: tuple[int, ...]) -> dict[str, TensorType[Attribute]]:
     """Gives the types of a weight's states by name."""
     halves = optimizer.state_types
     return {p + w: tensor(() if p == STEP else shape, f16 if p in halves else f32) for p in formula_of(optimizer).states}
@@ -150,9 +150,9 @@ def module_of(optimizer: Optimizer, weights: Arrays, copies: int = 1, parts: int
     types |= {name: type for each in states.values() for name, type in each.items()}
     types |= {f"{name}/{w}": tensor((), f32) for w in weights for name in _names(formula)}
     block = Block(arg_types=list(types.values()))
+    for name, argument in zip(types, block.args):
+        argument.location = named(name)
     given: dict[str, SSAValue] = dict(zip(types, block.args))
-    for name, value in given.items():
-        value.location = named(name)
     b = Builder(InsertPoint.at_end(block))
 
     gradients: dict[str, SSAValue] = {}

@@ -166,7 +166,7 @@ class Session:
         here, names = self._replicas.place.here, self.ir.main_graph.names_of_states
         each = [self._fed({s: parts[k] for s, parts in streams.items()}, downcast_inputs) for k in here]
         held = [{names[s]: arrays[k] for s, arrays in self._device.items() if s in names} for k in here]
-        results = next(self._stepper.run(lambda *_: each, held, lambda *_: ())).results
+        results = next(self._stepper.run(lambda _, part: each, held, lambda _, replica: ())).results
         for state in self._changed & self._device.keys():
             self._device[state] = [found[f"after {state.name}"] for found in results]
             self._stale, state.in_sync = True, False
