@@ -15,6 +15,7 @@ from populus.dialects.base.control_flow import Branch, Loop
 from populus.dialects.base.tensor_op import INPLACE
 from populus.dialects.data import ConstantOp
 from populus.dialects.expr import Arg
+from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.poplar.affine import box, shown
 from populus.dialects.poplar.meaning import RESULT, Meaning
@@ -24,6 +25,8 @@ from populus.dialects.support.element_types import element_type_of, is_float, sh
 from populus.lowering.popart.to_popops import lower_block
 from populus.proof.codelets import Family, Operand
 from populus.proof.loops import Part, chosen, looped
+from populus.proof.onnx import defined, has_definition
+from populus.proof.onnx.functions import expanded
 from populus.proof.pieces import over, united
 from populus.proof.report import Undecided
 from populus.proof.terms import Terms
@@ -59,12 +62,36 @@ class Calls:
                 return self.branch(op)
             case Loop():
                 return self.loop(op)
+            case OnnxOp():
+                return self.defined(op)
             case _:
                 operands = tuple(self.of(v) for v in op.operands)
                 marks = ((k, v) for k, v in op.attributes.items() if k != INPLACE)
                 key = (op.name, *op.properties.items(), *marks, *op.result_types)
                 make = self.lowered if isinstance(op, PopartOp) else self.computed
                 return self.terms.once.of(key, operands, partial(make, op))
+
+    def defined(self, op: OnnxOp) -> Sequence[Pieces]:
+        """Gives the results of an ONNX op by its definition."""
+        if op.OP_TYPE == "If" and not op.DOMAIN:
+            then, otherwise = (Calls(self.terms, self.values).block(op.region(n).block) for n in ("then_branch", "else_branch"))
+            condition = self.of(op.operands[0])
+            return [chosen(self.terms, condition, a, b, box(shape_of(r.type))) for a, b, r in zip(then, otherwise, op.results)]
+        if op.regions:
+            raise Undecided(f"{op.name} ({where(op)})")
+        key = (op.name, *op.properties.items(), *op.result_types, *(element_type_of(v.type) for v in op.operands))
+        used = (bool(r.uses) for r in op.results)
+        make = partial(defined, self.terms, op, self.values) if has_definition(op) else partial(self.function, op)
+        try:
+            return self.terms.once.of((*key, *used), tuple(map(self.of, op.operands)), make)
+        except Undecided as why:
+            raise Undecided(f"{op.name} ({where(op)}): {why}") from None
+
+    def function(self, op: OnnxOp) -> Sequence[Pieces]:
+        """Gives the results of an op that ONNX defines as a function."""
+        block, operands = expanded(op)
+        inner = Calls(self.terms, {v: self.of(operand) for v, operand in operands.items()})
+        return inner.block(block)
 
     def computed(self, op: Operation) -> Sequence[Pieces]:
         """Gives the result of a library call: its families' over whole axes, a later one over an earlier one."""

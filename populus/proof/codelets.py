@@ -11,11 +11,12 @@ from xdsl.ir import Attribute
 
 from populus.dialects import expr
 from populus.dialects.poplar import affine
-from populus.dialects.poplar.affine import Map, identity, names, read_map, read_set, reshape_map
+from populus.dialects.poplar.affine import Map, Set, identity, names, read_map, read_set, reshape_map
 from populus.dialects.poplar.partition import Access, Domain
 from populus.dialects.support.element_types import is_float
 from populus.proof.pieces import once
 from populus.proof.report import Undecided
+from populus.proof.rows import softmax, whitened
 from populus.proof.sets import inner_too, rank
 from populus.proof.terms import Terms
 from populus.proof.trees import Number, Piece, Pieces
@@ -73,6 +74,9 @@ class Family:
 
     def written(self) -> Pieces:
         """Gives the output's elements that the family writes. Raises Undecided for a codelet that has no meaning here."""
+        written = {axis for access in self.output.access for axis, _ in access.terms}
+        if 0 not in self.output.shape and any(s.n == 0 for axis, s in self.domain.axes if axis not in written):
+            raise Undecided(f"@{self.codelet} over nothing")
         try:
             meaning = MEANINGS[self.codelet]
         except KeyError:
@@ -119,23 +123,31 @@ def _pool(f: Family, points: Map) -> Pieces:
         return f.terms.reduced("add" if kind == "sum" else "square_add", elements, points, x.pieces, f.points("x"))
     if kind == "max":
         return f.terms.reduced("max", elements, points, x.pieces, f.points("x"))
-    terms: list[tuple[tuple[int, ...], Map]] = []
-    for to, node in f.terms.sealed(x.pieces):
-        relation = f.points("x").apply_range(to)
-        if not once(points, relation):
-            raise Undecided("an element occurs twice in a window")
-        terms.append(((node,), points.apply_range(relation)))
-    if points.intersect_range(f.points("x").domain()).is_equal(points):  # every window is whole
-        return f.terms.total("average", elements, terms, (math.prod(s.n for a, s in f.domain.axes if a.startswith("k")),))
+    taps = math.prod(s.n for a, s in f.domain.axes if a.startswith("k"))
     if not f.flag("count_padding"):
-        return f.terms.total("average", elements, terms, ("of those inside",))
+        return averaged(f.terms, elements, points, x.pieces, f.points("x"), taps)
     after = f.params["after"]
     assert isinstance(after, DenseArrayBase), after
     room = [n + int(p) for n, p in zip(x.shape[2:], after.get_values())]  # what hangs over the padding is never counted
     limits = " and ".join(f"e{d} < {n}" for d, n in enumerate(room, 2)) or "true"
     inside = read_set(f"{{ [{', '.join(names('e', len(x.shape)))}] : {limits} }}")
     counted = points.apply_range(affine.points_map(f.domain, x.access, x.shape).intersect_range(inside))
-    return f.terms.total("average", elements, [*terms, ((), counted)], ("with padding",))
+    return averaged(f.terms, elements, points, x.pieces, f.points("x"), taps, counted)
+
+
+def averaged(t: Terms, elements: Set, points: Map, x: Pieces, to_x: Map, taps: int, counted: Map | None = None) -> Pieces:
+    """Makes means of windows of `taps` points. The divisor is the number of points inside, or of `counted`: index -> what counts."""
+    if points.intersect_range(to_x.domain()).is_equal(points):  # every window is whole
+        return t.scaled(t.reduced("add", elements, points, x, to_x), 1 / taps)
+    terms: list[tuple[tuple[int, ...], Map]] = []
+    for to, node in t.sealed(x):
+        relation = to_x.apply_range(to)
+        if not once(points, relation):
+            raise Undecided("an element occurs twice in a window")
+        terms.append(((node,), points.apply_range(relation)))
+    if counted is None:
+        return t.total("average", elements, terms, ("of those inside",))
+    return t.total("average", elements, [*terms, ((), counted)], ("with padding",))
 
 
 def _fill(f: Family, points: Map) -> Pieces:
@@ -162,30 +174,18 @@ def _under(field: tuple[Pieces, Map, int], back: Map) -> Map:
 
 
 def _rows(f: Family, points: Map) -> Pieces:
-    """Gives softmax, exp(x - max) / sum of exp(x - max), and whiten, (x - mean) / sqrt(variance + epsilon), by their definitions."""
+    """Gives softmax and whiten along the axis `r`."""
     t, x, full = f.terms, f.fields["x"], f.to_output.range()
     at = points.apply_range(f.points("x"))
     pieces = t.seen(x.pieces, at)
     a = names("a", rank(full))
     row = [d for d, access in enumerate(f.output.access) if access.terms and access.terms[0][0] == "r"]
     to_row = read_map(f"{{ [{', '.join(a)}] -> [{', '.join(v for d, v in enumerate(a) if d not in row)}] }}").intersect_domain(full)
-    _1, _2 = expr.Arg(1), expr.Arg(2)
-    if f.codelet == "whiten":
-        count = math.prod(f.output.shape[d] for d in row)
-        mean = t.elementwise(_1 / count, to_row.range(), [t.reduced("add", to_row.range(), to_row.reverse(), pieces, identity(full))], True)
-        centred = t.elementwise(_1 - _2, full, [pieces, t.seen(mean, to_row)], True)
-        squares = t.reduced("square_add", to_row.range(), to_row.reverse(), centred, identity(full))
-        epsilon = f.params["epsilon"]
-        assert isinstance(epsilon, FloatAttr), epsilon
-        root = t.elementwise(expr.sqrt(_1 / count + epsilon.value.data), to_row.range(), [squares], True)
-        return t.elementwise(_1 / _2, full, [centred, t.seen(root, to_row)], True)
-    largest = t.reduced("max", to_row.range(), to_row.reverse(), pieces, identity(full))
-    shifted = t.elementwise(_1 - _2, full, [pieces, t.seen(largest, to_row)], True)
-    e = t.elementwise(expr.exp(_1), full, [shifted], True)
-    total = t.reduced("add", to_row.range(), to_row.reverse(), e, identity(full))
-    if f.flag("log"):
-        return t.elementwise(_1 - expr.log(_2), full, [shifted, t.seen(total, to_row)], True)
-    return t.elementwise(_1 / _2, full, [e, t.seen(total, to_row)], True)
+    if f.codelet == "softmax":
+        return softmax(t, pieces, full, to_row, f.flag("log"))
+    epsilon = f.params["epsilon"]
+    assert isinstance(epsilon, FloatAttr), epsilon
+    return whitened(t, pieces, full, to_row, math.prod(f.output.shape[d] for d in row), epsilon.value.data)
 
 
 def _of_ordered(*fields: str) -> Callable[[Family, Map], Pieces]:

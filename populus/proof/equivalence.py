@@ -126,10 +126,14 @@ class Values:
             if (array := self.terms.arrays.get(number)) is not None:
                 self.known[key] = _literal(array[index[0]].item() if array.dtype.kind in "biu" else float(array[index[0]]))
             elif node.kind == "input":
-                self.known[key] = _drawn(self.turn, key, node.params[-1] is True)
+                self.known[key] = self.input(node, key)
             else:
                 self.known[key] = np.int64(index[0]) if node.kind == "place" else self.defined(node, index)
         return self.known[key]
+
+    def input(self, node: Node, key: tuple[int, tuple[int, ...]]) -> np.generic:
+        """Gives an element of an input."""
+        return _drawn(self.turn, key, node.params[-1] is True)
 
     def defined(self, node: Node, index: tuple[int, ...]) -> np.generic:
         if node.kind == "tree":
@@ -137,16 +141,18 @@ class Values:
             [form] = node.params
             assert isinstance(form, tuple)
             return self.formula(cast("Skeleton", form), pairs, index)
-        if node.kind not in _SUMS or (node.kind == "average" and not isinstance(node.params[0], int)):
+        if node.kind not in _SUMS:
             raise Undecided(node.kind)
         found: list[float] = []
+        counted = 0
         for ids, relation in zip(node.parts, node.maps):
             points = images(relation, index, self.left)
             self.left -= len(points)
-            found += [math.prod(self.factors(ids, point)) for point in points]
-        divisor = node.params[0] if node.params else 1
-        assert isinstance(divisor, int), node
-        return np.float64(_SUMS[node.kind](found) / divisor)
+            if ids:
+                found += [math.prod(self.factors(ids, point)) for point in points]
+            else:
+                counted += len(points)
+        return np.float64(_SUMS[node.kind](found) / (1 if node.kind != "average" else counted or len(found)))
 
     def factors(self, ids: tuple[int, ...], point: tuple[int, ...]) -> Iterator[float]:
         at = 0

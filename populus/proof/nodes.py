@@ -149,23 +149,32 @@ class Nodes:
         """Gives the map of a node's index to that of an equal one; with `by`, of one of which it is a multiple."""
         if not all(map(close, old.numbers, new.numbers)):
             return None
+        if new.elements.is_equal(old.elements):
+            return self._at_index(old, new, by) or self._reordered(old, new, by)
+        return self._reordered(old, new, by) or self._at_index(old, new, by)
+
+    def _at_index(self, old: Node, new: Node, by: Multiple | None) -> Map | None:
+        """Gives the identity if the nodes are equal where both are known. Then the old one is known wherever one of them is."""
+        both = old.elements.intersect(new.elements) if rank(old.elements) == rank(new.elements) else None
         inner, by = new.inner or (0,) * len(new.maps), by and by.anew()
-        if rank(old.elements) == rank(new.elements):
-            both = old.elements.intersect(new.elements)
-            if not both.is_empty() and all(
-                self.agree_parts(i, a.intersect_domain(wide(both, n)), j, b.intersect_domain(wide(both, n)), by)
-                for i, a, j, b, n in zip(old.parts, old.maps, new.parts, new.maps, inner)
-            ):
-                exact = old.parts == new.parts and by is None
-                if not new.elements.is_subset(old.elements):
-                    if not exact:
-                        return None  # two constants would be one
-                    old.maps = tuple(a.union(b).coalesce() for a, b in zip(old.maps, new.maps))
-                    old.elements = old.elements.union(new.elements).coalesce()
-                return identity(new.elements)
+        if both is None or both.is_empty():
+            return None
+        for i, a, j, b, n in zip(old.parts, old.maps, new.parts, new.maps, inner):
+            if not self.agree_parts(i, a.intersect_domain(wide(both, n)), j, b.intersect_domain(wide(both, n)), by):
+                return None
+        if not new.elements.is_subset(old.elements):
+            if old.parts != new.parts or by is not None:
+                return None  # two constants would be one
+            old.maps = tuple(a.union(b).coalesce() for a, b in zip(old.maps, new.maps))
+            old.elements = old.elements.union(new.elements).coalesce()
+        return identity(new.elements)
+
+    def _reordered(self, old: Node, new: Node, by: Multiple | None) -> Map | None:
+        """Gives the map to an equal node of another shape, or with its dimensions in another order."""
         ours, theirs = shape_of_box(new.elements), shape_of_box(old.elements)
         if ours is None or theirs is None or math.prod(ours) != math.prod(theirs):
             return None
+        inner = new.inner or (0,) * len(new.maps)
         for at in reorderings(ours, theirs):
             back, by = at.reverse(), by and by.anew()
             if all(

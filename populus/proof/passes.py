@@ -4,8 +4,9 @@ with proving() as proofs:
     populus.compile("model.onnx")
 print(proofs.rows)  # [Row("popart-fuse", "proved", "2 claims", 0.02), ...]
 
-A program of the level `popart` means what its library calls do. Between two levels there is no program; the passes from one to the other
-are one. A pass that is not decided is judged by running (`populus.compare.validation`), unless `run` is false.
+A program of the level `onnx` means what ONNX's definitions of its ops say, and one of the level `popart` what its library calls do.
+Between two levels there is no program; the passes from one to the other are one. A later pass that is not decided is judged
+by running (`populus.compare.validation`), unless `run` is false.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.passes import ModulePass
 
 from populus.compare.validation import NOT_TILES, Validator
@@ -35,12 +36,13 @@ from populus.runtime.session import graph_of
 
 @dataclass(frozen=True)
 class Row:
-    """The outcome for one pass, or for the passes from one level to the next: a verdict, its reason, and the seconds that it took."""
+    """The outcome for one pass, or for passes between which nothing was decided: a verdict, its reason, and the seconds that it took."""
 
     passes: str
     verdict: str
     why: str
     seconds: float
+    ran: bool = False  # compared by running
 
 
 @dataclass
@@ -62,7 +64,9 @@ class Prover:
     def lines(self) -> list[str]:
         """Gives the verdict on each pass."""
         return [
-            f"{row.passes}: {row.verdict}" + (f" ({row.why}); compared by running" if row.verdict == UNDECIDED and self.run else "")
+            f"{row.passes}: {row.verdict}"
+            + (f" ({row.why})" if row.verdict == UNDECIDED else "")
+            + ("; compared by running" if row.ran else "")
             for row in self.rows
         ]
 
@@ -76,21 +80,24 @@ class Prover:
         self._pending.append(p.name)
         if (stage := self._stage(ctx, module)) is None:
             return
-        names, self._pending = self._pending, []
         before, self._last = self._last, stage
+        if stage.level == "onnx" and isinstance(stage.results, Undecided):
+            return  # what is after the last pass of ONNX is told
+        names, self._pending = self._pending, []
         name = " to ".join(dict.fromkeys((names[0], names[-1])))
         report = Report() if before is None else self._compared(before, stage)
         if stage.level == "poplar":
             memory = prove_memory(graph_of(module), terms=self.terms)
             report.claims += memory.claims
             report.refuted += memory.refuted
-        row = Row(name, report.verdict, next(iter(report.refuted or report.undecided), ""), perf_counter() - begin)
+        ran = report.verdict == UNDECIDED and self.run and before is not None and before.module is not None
+        row = Row(name, report.verdict, next(iter(report.refuted or report.undecided), ""), perf_counter() - begin, ran)
         if before is not None or stage.level == "poplar":
             self.rows.append(row)
         if row.verdict == REFUTED:
             self._last = None
             raise PopulusError(f"{name} is refuted: {row.why}")
-        if row.verdict == UNDECIDED and self.run and before is not None and before.module is not None:
+        if ran and before is not None and before.module is not None:
             judge = Validator()
             judge.begin(before.module)
             judge.after(p, ctx, module)
@@ -107,7 +114,9 @@ class Prover:
         """Executes a program symbolically; None for one that has no level."""
         level = level_of(module)
         found = {op.name.partition(".")[0] for op in module.walk()}
-        if level == "onnx" or (level != "poplar" and "poplar" in found) or (level == "poplar" and found & NOT_TILES):
+        if level == "onnx" and not all(isinstance(v.type, TensorType) for op in module.walk() for v in op.results):
+            return None  # before shapes are inferred
+        if (level != "poplar" and "poplar" in found) or (level == "poplar" and found & NOT_TILES):
             return None
         if level == "poplar" and not any(isinstance(op, GraphOp) for op in module.body.block.ops):
             return None
@@ -115,7 +124,7 @@ class Prover:
             results: Results | Undecided = execute(self.terms, module)
         except Undecided as why:
             results = why
-        return _Stage(level, results, module.clone() if self.run else None)
+        return _Stage(level, results, module.clone() if self.run and level != "onnx" else None)
 
 
 @contextmanager

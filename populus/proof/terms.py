@@ -79,10 +79,12 @@ class Terms(Nodes):
 
     def stored(self, value: Attribute, shape: tuple[int, ...], array: Callable[[], Array | None]) -> Pieces:
         """Makes a constant, whose bytes are read once for an attribute: the same node for the same bytes, under any shape."""
-        return self.once.of(("constant", shape), (value,), lambda: self._stored(array(), shape))
+        return self.once.of(("constant", shape), (value,), lambda: self.array(array(), shape))
 
-    def _stored(self, array: Array | None, shape: tuple[int, ...]) -> Pieces:
+    def array(self, array: Array | None, shape: tuple[int, ...] | None = None) -> Pieces:
+        """Makes a constant of an array. `shape`: by default the array's."""
         assert array is not None, shape
+        shape = array.shape if shape is None else shape
         flat = np.ascontiguousarray(array).reshape(-1)
         if not flat.size:
             return []

@@ -69,7 +69,7 @@ def test_a_formula_of_integers_in_its_one_form_has_the_same_number(seed):
 
 
 def stored(t: Terms, array: np.ndarray):
-    return t._stored(array, array.shape)  # pyright: ignore[reportPrivateUsage]
+    return t.array(array)
 
 
 def product(t: Terms, weights: np.ndarray, name: str = "x"):

@@ -33,8 +33,9 @@ from populus.proof.terms import Terms
 from populus.tools.main import main
 from populus.training.session import TrainingSession
 
-OPEN = {"counted": {"popart-fuse"}}
-"""Passes that are not decided, by model: an integer is converted once where it was converted twice."""
+FROM_ONNX = "onnx-infer-shapes to onnx-to-popart"
+OPEN = {"counted": {FROM_ONNX, "popart-fuse"}, **{name: {FROM_ONNX} for name in ("lstm", "gru", "scanned", "while_loop")}}
+"""Passes that are not decided, by model: ONNX's loops and recurrent cells; an integer is converted once where it was converted twice."""
 
 
 def rows_of(model, **options):
@@ -60,7 +61,7 @@ def test_what_is_not_decided_is_run():
     with proving() as prover:
         populus.compile(MODELS["counted"](), tiles=4, engine="numpy")
     assert {row.passes for row in prover.rows if row.verdict == UNDECIDED} == OPEN["counted"]
-    assert [line for line in prover.lines() if line.endswith("; compared by running")]
+    assert [line.partition(":")[0] for line in prover.lines() if line.endswith("; compared by running")] == ["popart-fuse"]
 
 
 @contextmanager
@@ -159,6 +160,13 @@ def test_a_training_step_has_no_false_alarm():
         TrainingSession(mlp(), loss="cross_entropy", optimizer="adam", engine="numpy")
     assert not [row for row in prover.rows if row.verdict == REFUTED]
     assert {"popart-to-popops", "popops-fuse"} <= {row.passes for row in prover.rows if row.verdict == PROVED}, prover.rows
+
+
+def test_a_reduction_of_no_elements_is_not_refuted():
+    info, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node("ReduceSumSquare", ["x"], ["y"], axes=[1])
+    graph = onnx.helper.make_graph([node], "empty", [info("x", 1, [2, 0, 4])], [info("y", 1, [2, 1, 4])])
+    rows = rows_of(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8))
+    assert {row.verdict for row in rows} == {UNDECIDED}, rows
 
 
 def test_an_unwritten_result_is_refuted(monkeypatch):

@@ -1,0 +1,180 @@
+"""Definitions of ONNX's ops give what ONNX's own node tests expect, and a planted error in one is caught by them."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+from onnx.backend.test.loader import load_model_tests
+from xdsl.dialects.builtin import TensorType
+
+from populus.dialects import expr
+from populus.dialects.poplar.affine import read_set, shuffle_map
+from populus.lowering.driver.pipeline import WATCHING
+from populus.onnx_backend import Prepared
+from populus.proof.equivalence import Values
+from populus.proof.onnx import formulas, rows
+from populus.proof.onnx.node import Node
+from populus.proof.programs import execute
+from populus.proof.report import Undecided
+from populus.proof.terms import Terms
+
+_1, _2 = expr.Arg(1), expr.Arg(2)
+MOST = 24  # elements of an output that are evaluated
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    CASES = {case.name: case for case in load_model_tests(kind="node")}
+
+NAMES = [
+    "abs", "add", "add_bcast", "and2d", "averagepool_2d_ceil", "averagepool_2d_pads_count_include_pad", "averagepool_2d_same_lower",
+    "averagepool_2d_strides", "basic_conv_without_padding", "batchnorm_epsilon", "celu", "clip", "concat_2d_axis_negative_1",
+    "constant_pad", "conv_with_autopad_same", "conv_with_strides_and_asymmetric_padding", "convtranspose_dilations",
+    "convtranspose_pads", "depthtospace_crd_mode_example", "depthtospace_example", "div", "edge_pad", "elu", "expand_dim_changed",
+    "flatten_axis2", "gelu_default_1", "gelu_tanh_1", "gemm_all_attributes", "gemm_default_vector_bias", "globalaveragepool",
+    "globalmaxpool", "group_normalization_epsilon", "hardsigmoid", "hardswish", "instancenorm_epsilon", "l1normalization_axis_1",
+    "l2normalization_axis_0", "layer_normalization_4d_axis2", "leakyrelu", "less_bcast", "logsoftmax_axis_1", "matmul_3d", "matmul_4d",
+    "maxpool_2d_dilations", "maxpool_2d_pads", "maxpool_2d_same_upper", "mean_example", "mish", "mul_bcast", "neg", "pow",
+    "prelu_broadcast", "reduce_l1_keep_dims_random", "reduce_l2_do_not_keepdims_random", "reduce_log_sum_asc_axes",
+    "reduce_max_keepdims_random", "reduce_mean_negative_axes_keepdims_random", "reduce_prod_keepdims_random", "reflect_pad", "relu",
+    "reshape_zero_dim", "rms_normalization_4d_axis2", "round", "selu", "shrink_soft", "sigmoid", "slice", "slice_neg_steps",
+    "slice_negative_axes", "softmax_axis_0", "softplus", "softsign", "spacetodepth_crd_mode_example", "spacetodepth_example",
+    "split_equal_parts_2d", "split_variable_parts_2d_opset18", "sqrt", "squeeze_negative_axes", "sub", "swish", "thresholdedrelu",
+    "tile", "transpose_all_permutations_3", "tril_pos", "triu_neg", "unsqueeze_two_axes", "where_example", "wrap_pad", "xor3d",
+    "reduce_sum_square_keepdims_random",
+]  # fmt: skip
+
+
+class Given(Values):
+    """Numbers for terms whose inputs are arrays."""
+
+    def __init__(self, terms: Terms, arrays: dict[str, np.ndarray]):
+        super().__init__(terms)
+        self.arrays = arrays
+
+    def input(self, node, key) -> np.generic:
+        value = self.arrays[node.params[0]][key[1]]
+        return np.float64(value) if node.params[-1] is True else np.bool_(value) if value.dtype == bool else np.int64(value)
+
+
+class Defined:
+    """Keeps the results of the program of ONNX ops, by their definitions."""
+
+    def __init__(self):
+        self.terms, self.results = Terms(), None
+
+    def begin(self, module) -> None:
+        self.typed(module)
+
+    def after(self, p, ctx, module) -> None:
+        self.typed(module)
+
+    def typed(self, module) -> None:
+        ops = [op for op in module.walk() if op.name.startswith("onnx.")]
+        if self.results is None and ops and all(isinstance(v.type, TensorType) for op in ops for v in op.results):
+            self.results = execute(self.terms, module)
+
+
+def found(name: str) -> tuple[Defined, list, dict[str, np.ndarray]]:
+    case = CASES[f"test_{name}"]
+    prepared = Prepared(case.model or onnx.load(f"{case.model_dir}/model.onnx"), "host", 4, "numpy")
+    assert case.data_sets is not None, name
+    inputs, outputs = case.data_sets[0]
+    named, watcher = prepared.named(list(inputs)), Defined()
+    token = WATCHING.set(watcher)
+    try:
+        prepared.program(named)
+    finally:
+        WATCHING.reset(token)
+    assert watcher.results is not None, name
+    return watcher, list(outputs), named
+
+
+def differences(name: str) -> list[str]:
+    """Compares elements of outputs, by definition and as ONNX expects them."""
+    watcher, outputs, named = found(name)
+    assert watcher.results is not None, name
+    wrong: list[str] = []
+    for (output, (pieces, shape)), want in zip(watcher.results.items(), outputs):
+        assert shape == want.shape, (name, shape, want.shape)
+        indices = np.random.default_rng(0).permutation(want.size)[:MOST]
+        for flat in indices:
+            point = tuple(int(i) for i in np.unravel_index(flat, shape))
+            values = Given(watcher.terms, named)
+            at = read_set(f"{{ [{', '.join(map(str, point))}] }}")
+            [piece] = [p for p in pieces if not p.elements.is_disjoint(at)]
+            have = float(values.tree(piece.tree, point))
+            if not np.isclose(have, float(want[point]), rtol=2e-3, atol=1e-6):
+                wrong.append(f"{output}{list(point)}: {have} is defined, {want[point]} is expected")
+    return wrong
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_definition_gives_what_onnx_expects(name):
+    assert not differences(name)
+
+
+def formula(name: str, e):
+    return lambda patch: patch.setitem(formulas.FORMULAS, name, lambda get, types: e)
+
+
+def reduction(name: str, entry):
+    return lambda patch: patch.setitem(rows.BEFORE, name, entry)
+
+
+def shifted(attribute: str, by: int):
+    """An attribute that is read as another number."""
+
+    def plant(patch) -> None:
+        right = Node.get
+
+        def get(self, name):
+            value = right(self, name)
+            if name != attribute or value is None:
+                return value
+            return [value[0] + by, *value[1:]] if isinstance(value, list | tuple) else value + by
+
+        patch.setattr(Node, "get", get)
+
+    return plant
+
+
+PLANTED = {
+    "sub": formula("Sub", _2 - _1),
+    "pow": formula("Pow", _1 * _2),
+    "where_example": formula("Where", expr.select(expr.Arg(3), _2, _1)),
+    "leakyrelu": formula("LeakyRelu", expr.select(0.2 * _1, _1, expr.call("lt", _1, 0.0))),
+    "hardswish": formula("HardSwish", _1 * expr.clamp(_1 / 6.0 + 0.4, 0.0, 1.0)),
+    "softplus": formula("Softplus", expr.log(expr.exp(_1) + 2.0)),
+    "less_bcast": formula("Less", expr.call("gt", _1, _2)),
+    "round": formula("Round", expr.floor(_1)),
+    "softsign": formula("Softsign", _1 / (2.0 + expr.absolute(_1))),
+    "reduce_l1_keep_dims_random": reduction("ReduceL1", ("add", None, None)),
+    "reduce_mean_negative_axes_keepdims_random": reduction("ReduceMean", ("add", None, None)),
+    "reduce_prod_keepdims_random": reduction("ReduceProd", ("add", None, None)),
+    "reduce_max_keepdims_random": reduction("ReduceMax", ("min", None, None)),
+    "logsoftmax_axis_1": lambda patch: patch.setattr("populus.proof.onnx.rows.softmax", lambda t, x, full, to_row, log: x),
+    "averagepool_2d_strides": shifted("strides", 1),
+    "conv_with_strides_and_asymmetric_padding": shifted("pads", 1),
+    "maxpool_2d_dilations": shifted("dilations", -1),
+    "gemm_all_attributes": shifted("alpha", 1),
+    "layer_normalization_4d_axis2": shifted("axis", 1),
+    "group_normalization_epsilon": shifted("num_groups", 2),
+    "transpose_all_permutations_3": lambda patch: patch.setattr(
+        "populus.proof.onnx.elements.shuffle_map",
+        lambda shape, order: shuffle_map(shape, list(np.argsort(order))),
+    ),
+}
+"""Errors in definitions, and the node test that catches each."""
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_error_in_a_definition_is_caught(name, monkeypatch):
+    PLANTED[name](monkeypatch)
+    try:
+        wrong = differences(name)
+    except (AssertionError, ValueError, IndexError, ArithmeticError, Undecided) as error:
+        wrong = [repr(error)]
+    assert wrong
