@@ -41,6 +41,10 @@ RUN: dict[str, tuple[ModelProto, tuple[int, ...]]] = {
     "a norm over more channels than there are": (model("LRN", [PICTURE], size=ROW - 1), tuple(PICTURE)),
     "a diagonal far above": (model("Trilu", [[4, 4]], [np.array(-(2**63), np.int64)]), (4, 4)),
     "a diagonal far outside": (model("EyeLike", [[4, 4]], k=LARGE), (4, 4)),
+    "a resize to nothing": (
+        model("Resize", [[1, 1, 4, 4]], [np.zeros(0, np.float32), np.array([1, 1, 0.1, 1], np.float32)], mode="linear"),
+        (1, 1, 0, 4),
+    ),
     "a block that is longer than its row": (
         model("QuantizeLinear", [[2, 3]], [np.ones((2, 1), np.float32)], 21, axis=1, block_size=LARGE),
         (2, 3),

@@ -209,7 +209,7 @@ def _period(places: NDArray[Any]) -> tuple[int, int] | None:
     """
     import numpy as np
 
-    if places.size <= np.ptp(places):
+    if not places.size or places.size <= np.ptp(places):
         return None
     for period in range(1, min(PRODUCTS // places.shape[1], len(places) - 1) + 1):
         steps = places[period:] - places[:-period]
