@@ -46,6 +46,10 @@ class Built:
     weights: Path | None
 
 
+# Libraries of the C compiler's system, by the names that `-l` gives them: a program that links with -L. would get ours.
+SYSTEM = frozenset(("atomic", "c", "c++", "dl", "gcc", "gcc_s", "gomp", "m", "nsl", "pthread", "resolv", "rt", "stdc++", "util", "z"))
+
+
 def build(
     program: Program,
     folder: str | os.PathLike[str],
@@ -76,6 +80,8 @@ def build(
     checked(folder, (str, os.PathLike), "folder", "the path of a folder", PopulusError)
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise PopulusError(f"name '{name}'; a library's name has letters, digits, '_', '-' and '.'")
+    if name.lower() in SYSTEM:
+        raise PopulusError(f"name '{name}'; lib{name}.so is a library of the system, which programs would link instead; give another")
     command = compiler_of(described(cpu).architecture, compiler)
     frozen = frozen_program(program, cpu, states)
     target = Path(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,11 +14,12 @@ from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, d
 from populus.torch_backend.export import Exported, exported
 from populus.torch_backend.step import Machine, Step, initial
 
+MOST_SHAPES = 32  # a program each, with its memory; others are compiled again
 OPTIONS = ("target", "tiles", "engine", "fallback")
 
 
 class Compiled:
-    """A function of tensors and numbers that runs a graph.
+    """A function of tensors and numbers that runs a graph. It keeps the programs of the `MOST_SHAPES` shapes that were used last.
 
     If gradients are wanted, `backward` runs a second program, which computes the graph again and its gradients.
     """
@@ -27,13 +29,20 @@ class Compiled:
             raise PopulusError(f"the backend populus has no option '{strange[0]}'{did_you_mean(strange[0], OPTIONS)}")
         given: dict[str, Any] = {"target": "host", **{n: v for n, v in options.items() if n != "fallback"}}
         self._graph, self._machine, self._fallback = graph, Machine(**given), bool(options.get("fallback"))
-        self._made: dict[tuple[Any, ...], _Sized | None] = {}
+        self._made: dict[tuple[Any, ...], _Sized | None] = {}  # the one used last is at the end
+        self._lock = threading.Lock()
 
     def __call__(self, *args: Any) -> Any:
         key = tuple((tuple(a.shape), a.dtype) if isinstance(a, torch.Tensor) else a for a in args)
-        if key not in self._made:
-            self._made[key] = self._sized(args)
-        sized = self._made[key]
+        with self._lock:
+            known, sized = key in self._made, self._made.pop(key, None)
+        if not known:
+            sized = self._sized(args)
+        with self._lock:
+            self._made.pop(key, None)
+            self._made[key] = sized
+            if len(self._made) > MOST_SHAPES:
+                del self._made[next(iter(self._made))]
         return self._graph(*args) if sized is None else sized(*args)
 
     def _sized(self, args: Sequence[Any]) -> _Sized | None:

@@ -50,6 +50,22 @@ def test_results_are_torchs_for_each_shape():
         assert torch.equal(positive, x > 0)
 
 
+def test_programs_of_the_shapes_used_last_are_kept(monkeypatch):
+    from populus.torch_backend import compiled as module
+
+    monkeypatch.setattr(module, "MOST_SHAPES", 2)
+    made: list[int] = []
+    sized = module.Compiled._sized
+    monkeypatch.setattr(module.Compiled, "_sized", lambda self, args: made.append(len(args[0])) or sized(self, args))
+    function = module.Compiled(torch.fx.symbolic_trace(torch.nn.ReLU()), {"tiles": 1})
+    for rows in (3, 4, 3, 5, 3, 4):  # 5 takes the place of 4, and 4 that of 5
+        x = torch.randn(rows)
+        (y,) = torch.utils._pytree.tree_leaves(function(x))
+        assert torch.equal(y, torch.relu(x))
+        assert len(function._made) <= 2
+    assert made == [3, 4, 5, 4]
+
+
 def test_training_is_torchs():
     torch.manual_seed(0)
     ours = Net().train()

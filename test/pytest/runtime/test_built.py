@@ -420,6 +420,8 @@ def test_the_command_builds_and_refuses_in_one_line(tmp_path, capsys, monkeypatc
         (["--engine", "numpy"], "a library has native code"),
         (["--state", "x"], "--state x: expected INPUT=OUTPUT"),
         (["--name", "a/b"], "name 'a/b'"),
+        (["--name", "m"], "name 'm'; libm.so is a library of the system"),
+        (["--name", "Pthread"], "name 'Pthread'; libPthread.so is a library of the system"),
     ):
         got = populus_command("build", path, "-o", tmp_path / "no", *words)
         assert got.status == (2 if words[0] == "--state" else 1)  # a value of another form is a mistake of use
