@@ -95,7 +95,7 @@ class Team:
 
 
 def _serve(worker: Callable[[int, int], None], state: NDArray[np.int64], code: object, wake: SimpleQueue[int]) -> None:
-    """Works for a team until there is no more of it. It holds what the worker reads, `state` and `code`, but not the team."""
+    """Runs the worker for a team until there is no more of it. It holds what the worker reads, `state` and `code`, but not the team."""
     while ticket := wake.get():
         worker(state.ctypes.data, ticket)
 
