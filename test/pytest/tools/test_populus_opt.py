@@ -382,4 +382,4 @@ def test_built_in_ops_are_audited(populus_opt):
         got = populus_opt("--audit-op", name)
         assert got.status == 0, (name, got.err)
     assert "differentiates its regions" in populus_opt("--audit-op", "loop").out
-    assert "is no op of its own" in populus_opt("--audit-op", "kernel").err
+    assert "is no op of its own" in populus_opt("--audit-op", "yield").err
