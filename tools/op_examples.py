@@ -98,9 +98,6 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
 }
 
 # Ops that are part of others, and where to look instead.
-PARTS = {
-    "yield": "it ends the regions of if and loop; audit these",
-}
 
 
 def example(ctx: Context, name: str) -> ModuleOp:
