@@ -111,7 +111,7 @@ PAGES: dict[str, Page] = {
     "examples/digits/README.md": Page(given=givens.digits, not_run={"pip install": INDEX}, long=("populus train", "epoch")),
     "populus/README.md": Page(given=givens.one_model),
     "runtime/README.md": Page(given=givens.session),
-    "test/README.md": Page(not_run={"make test": CLONE, ".venv/bin": CLONE}),
+    "test/README.md": Page(not_run={"make test": CLONE, "make quick": CLONE, ".venv/bin": CLONE}),
     "test/fuzz/README.md": Page(given=givens.fuzz, not_run={"make fuzz": CLONE}),
     "test/triples/README.md": Page(not_run={"make triples": CLONE}),
 }

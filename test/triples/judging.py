@@ -54,7 +54,7 @@ def oracle(built: Built, names: Sequence[str], model: ModelProto | None = None) 
         raise NoOracle(" ".join(str(error).split())) from error
     for node in chain.nodes:  # onnxruntime begins the largest of a window at the lowest finite number
         for name, a in zip(names, found):
-            if node.op_type == "MaxPool" and name == node.output[0] and np.asarray(a).dtype.kind == "f":
+            if node.op_type == "MaxPool" and name == node.output[0] and isinstance(a, np.ndarray) and a.dtype.kind == "f":
                 a[a == np.finfo(a.dtype).min] = -np.inf
     with np.errstate(over="ignore", invalid="ignore"):
         return {n: np.asarray(a).astype(chain.types[n]) for n, a in zip(names, found)}

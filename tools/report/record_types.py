@@ -156,7 +156,7 @@ class Record(TypedDict):
     title: Annotated[str, "the model's file"]
     model_hash: Annotated[str, "SHA-256 of the model's file, or of its content if there was no file"]
     pipeline: Annotated[list[str], "the passes, with their options"]
-    target: Annotated[dict[str, int | float | str], "the machine's fields: tiles, tile_bytes, clock_hz, ..."]
+    target: Annotated[dict[str, int | float | str | bool], "the machine's fields: tiles, tile_bytes, clock_hz, ..."]
     summary: Annotated[dict[str, int | float | bool], "totals by name"]
     ops: Annotated[list[Op], "the most expensive first"]
     steps: Annotated[list[Step], "in order"]

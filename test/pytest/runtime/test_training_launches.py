@@ -87,7 +87,7 @@ def test_a_step_runs_nothing_on_numpy_and_moves_no_weight(optimizer: str):
     assert not any(np.array_equal(first[n], a) for n, a in session.weights.items())  # which were copies
     found = session._programs._kept  # pyright: ignore[reportPrivateUsage]
     assert found is not None
-    pairs, native = found[1], found[0]._program  # pyright: ignore[reportPrivateUsage]
+    pairs, native = found.pairs, found.session._program  # pyright: ignore[reportPrivateUsage]
     assert isinstance(native, NativeProgram)
     assert not native.fallbacks
     # Python feeds the batch and the scalars, and fetches what a step returns: no weight, no state, no formula.
