@@ -32,6 +32,7 @@ from populus.dialects.support.element_types import dtype_of, element_type_of, sh
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.pipeline import WATCHING
 from populus.lowering.popart.fuse import PopartFusePass
+from populus.lowering.popart.rewriting import Pattern
 from populus.program.source import level_of
 from populus.runtime.differences import RTOL, largest_difference
 from populus.runtime.engine.native import NoMachineCodeError
@@ -221,7 +222,7 @@ class Validator:
         alone: dict[str, str] = {}
         for pattern in p.chosen(ctx):
             name = type(pattern).__name__
-            alone[name] = judged(replace(p, patterns=(name,), without=()), pattern.EXACT)
+            alone[name] = judged(replace(p, patterns=(name,), without=()), isinstance(pattern, Pattern) and pattern.EXACT)
             if alone[name] == "wrong":
                 return name
         idle_first = sorted(alone, key=lambda name: alone[name])

@@ -2,6 +2,7 @@
 
 mpiexec -n 2 python test/helpers/torch_replicas.py '{"replicas": 4}' '{..}'
 """
+# pyright: basic, reportMissingImports=false
 
 from __future__ import annotations
 
