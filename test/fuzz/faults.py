@@ -356,6 +356,7 @@ def _child(case: Case, place: Path, begin: Callable[[], None]) -> tuple[int, str
 
 def _command(case: Case, place: Path, begin: Callable[[], None]) -> int:
     faulthandler.disable()  # the parent reports a signal
+    sys.unraisablehook = sys.__unraisablehook__  # pytest's would keep to itself what Python drops in a destructor
     sys.dont_write_bytecode = True  # Python keeps what a limit on files has cut, and each later process fails
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
