@@ -39,7 +39,7 @@ from populus.lowering.poplar.plan.residency import Residency
 from populus.lowering.poplar.plan.serial import replace_by_steps
 from populus.lowering.poplar.plan.weights import Arguments
 from populus.lowering.poplar.tile_builder import TileBuilder
-from populus.runtime.cycles import contraction
+from populus.runtime.cycles import Products, contraction
 from populus.runtime.cycles.ipu import elementwise
 from populus.runtime.profile import Profile, profile
 
@@ -276,7 +276,7 @@ def vertices() -> list[Row]:
     bow = Spec.of(BOW).target()
     rows: list[Row] = []
     for n, cycles in AMP.items():
-        found = float(contraction(1, n, 1, 16, 16, 1, f16, bow, partials="f16")) + bow.product_start_cycles
+        found = float(contraction(Products(1, n, 1, 16, 16, 1, f16, bow, partials="f16"))) + bow.product_start_cycles
         rows.append(Row("vertex", f"[{n}, 16] x [16, 16] f16", "bow", cycles, found, "TES", "fit" if n == AMP_FIT else "judge"))
     for n, cycles in ADD.items():
         found = float(elementwise.binary(n, "add", f32, bow)) + bow.vertex_start_cycles

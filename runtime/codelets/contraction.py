@@ -21,7 +21,7 @@ from populus.dialects.poplar.view import row_major
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.implementation import Implementation, flops_a_point
 from populus.runtime.codelets.task import Array, Piece, Run, Task, arithmetic, nothing, seen_as, sequence
-from populus.runtime.cycles import contraction
+from populus.runtime.cycles import Products, contraction
 from populus.runtime.cycles.vertices import Sizes, Vertex
 
 BYTE_PRODUCT = 255 * 255  # no product of 8-bit integers is larger
@@ -427,21 +427,17 @@ def _cycles(v: Vertex, sizes: Sizes) -> Any:
     summed = frozenset(a for a in x & w if CODELETS[v.codelet].is_contracted(a))
     positions = [a for a, _ in v.domain.axes if a in x and a not in w]
     strides = [1, *(n for access in v.fields[0].access for a, n in access.terms if a in positions)]
-    return contraction(
+    vertex = Products(
         v.product(sizes, lambda a: a in x & w & y and a not in summed),
         v.product(sizes, lambda a: a in positions[: 2 if len(positions) > 2 else 1] or a not in x | w),
         v.product(sizes, lambda a: a in positions[2 if len(positions) > 2 else 1 :]),
         v.product(sizes, lambda a: a in w and a not in x),
         v.product(sizes, lambda a: a in summed - taps),
         v.product(sizes, lambda a: a in taps),
-        v.element,
-        v.target,
-        partials=v.partials,
-        rounds=v.types[2].element == v.element,
-        kernel_rows=sizes["k0"] if len(taps) > 1 else 1,
-        stride=strides[-1],
-        swapped=v.swapped,
-    )
+        v.element, v.target, v.partials, rounds=v.types[2].element == v.element,
+        kernel_rows=sizes["k0"] if len(taps) > 1 else 1, stride=strides[-1], swapped=v.swapped,
+    )  # fmt: skip
+    return contraction(vertex)
 
 
 IMPLEMENTATIONS = {

@@ -14,7 +14,7 @@ import numpy as np
 
 from populus.runtime.codelets.implementation import Implementation
 from populus.runtime.codelets.task import Array, Run, Task, nothing
-from populus.runtime.cycles import contraction
+from populus.runtime.cycles import Products, contraction
 from populus.runtime.cycles.vertices import Sizes, Vertex
 
 AT_ONCE = 1 << 20  # weights in f32 at a time
@@ -52,7 +52,7 @@ def _cycles(v: Vertex, sizes: Sizes) -> Any:
     """Estimates the product, and four vector operations for each weight before it."""
     m, n, k = sizes["m"], sizes["n"], sizes["k"]
     weights = -(-(4 * n * k) // v.target.vector_width(v.element))
-    return weights + contraction(1, m, 1, n, k, 1, v.element, v.target)
+    return weights + contraction(Products(1, m, 1, n, k, 1, v.element, v.target))
 
 
 def _flops(v: Vertex) -> int:

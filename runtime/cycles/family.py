@@ -15,23 +15,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, cast
 
-from numpy.typing import NDArray
 from xdsl.ir import Attribute
 
 from populus.dialects.expr import Expr
 from populus.dialects.poplar.target import Target
 from populus.runtime.cycles import ipu, mesh
 from populus.runtime.cycles.counts import Count
+from populus.runtime.cycles.products import Products
 
 
 class Family(Protocol):
     """The formulas of one kind of machines. Each folder beside this file is one."""
 
-    def contraction(
-        self,
-        groups: Count, rows: Count, cols: Count, out_channels: Count, in_channels: Count, taps: Count, element: Attribute, target: Target,
-        *, partials: str = "", rounds: bool | NDArray[Any] = True, kernel_rows: Count = 1, stride: int = 1, swapped: bool = False,
-    ) -> Any: ...  # fmt: skip
+    def contraction(self, v: Products) -> Any: ...
     def map_cycles(
         self,
         n: Count, expression: Expr, inputs: Sequence[Attribute], single: Sequence[bool], output: Attribute, target: Target, inout: bool,
@@ -57,34 +53,9 @@ def family(target: Target) -> Family:
     return FAMILIES[target.kind]
 
 
-def contraction(
-    groups: Count,
-    rows: Count,
-    cols: Count,
-    out_channels: Count,
-    in_channels: Count,
-    taps: Count,
-    element: Attribute,
-    target: Target,
-    *,
-    partials: str = "",
-    rounds: bool | NDArray[Any] = True,
-    kernel_rows: Count = 1,
-    stride: int = 1,
-    swapped: bool = False,
-) -> Any:
-    """Estimates a contraction vertex by its cheapest form.
-
-    y[group, row, col, out] = sum over in and tap. A matrix product [m, k] x [k, n] has m rows, 1 column, n out
-    channels, k in channels and one tap. Products in a batch are groups; images in a batch are rows. `partials`: the
-    type that halves are summed in (`sum_type`). `rounds`: the vertex stores y in its own type, and so rounds wider
-    sums. `kernel_rows`: of the taps. `stride`: of the innermost dimension. `swapped`: in a product, x is loaded into the
-    units, and w streams through them.
-    """
-    return family(target).contraction(
-        groups, rows, cols, out_channels, in_channels, taps, element, target,
-        partials=partials, rounds=rounds, kernel_rows=kernel_rows, stride=stride, swapped=swapped,
-    )  # fmt: skip
+def contraction(v: Products) -> Any:
+    """Estimates a contraction vertex by its cheapest form."""
+    return family(v.target).contraction(v)
 
 
 def map_cycles(

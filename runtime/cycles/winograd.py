@@ -9,6 +9,7 @@ from xdsl.ir import Attribute
 from populus.dialects.poplar.target import Target
 from populus.runtime.cycles.counts import Count, ceil_div
 from populus.runtime.cycles.family import contraction
+from populus.runtime.cycles.products import Products
 
 
 def winograd_cycles(
@@ -20,7 +21,7 @@ def winograd_cycles(
     operations: 2 n^2 for each tile and input channel, and as many for each tile and output channel.
     """
     points, tiles = (tile + 2) ** 2, batch * ceil_div(rows, tile) * ceil_div(cols, tile)
-    products = contraction(points, tiles, 1, out_channels, in_channels, 1, element, target)
+    products = contraction(Products(points, tiles, 1, out_channels, in_channels, 1, element, target))
     transforms = ceil_div(2 * points * tiles * (in_channels + out_channels), target.vector_width(element))
     return products + transforms
 

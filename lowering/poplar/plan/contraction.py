@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +24,7 @@ from populus.dialects.poplar.target import Target, sum_type
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.support.element_types import element_type_of, is_byte, shape_of, size_in_bytes
 from populus.dialects.support.shapes import reach
-from populus.runtime.cycles import contraction, family, reduce_cycles
+from populus.runtime.cycles import Products, contraction, family, reduce_cycles
 
 MEMORY_SHARE = 0.6  # share of a tile for temporaries. Source: poplin's availableMemoryProportion
 PROBES = 64  # candidates to cost first; they bound the cost of the cheapest
@@ -203,14 +203,13 @@ class Candidates:
         """Computes the cycles of exchange, compute and reduction on the fullest tile, and of the steps' syncs."""
         rows, cols = self.batch * self.windows[0], _product([np.ones_like(self.depth), *self.windows[1:]])
         taps = _product(self.taps)
-        estimate = partial(
-            contraction, self.groups, rows, cols, in_channels=self.in_channels, taps=taps, element=self.element, target=self.target,
-            partials=self.shape.partials, rounds=self.depth == 1, kernel_rows=self.taps[0] if len(self.taps) > 1 else 1,
-            stride=self.shape.strides[-1],
+        vertex = Products(
+            self.groups, rows, cols, self.out_channels, self.in_channels, taps, self.element, self.target, self.shape.partials,
+            rounds=self.depth == 1, kernel_rows=self.taps[0] if len(self.taps) > 1 else 1, stride=self.shape.strides[-1],
         )  # fmt: skip
-        compute = estimate(out_channels=self.out_channels)
+        compute = contraction(vertex)
         if self.swaps:
-            turned = estimate(out_channels=self.streamed if resident else self.out_channels, swapped=True)
+            turned = contraction(replace(vertex, out_channels=self.streamed if resident else self.out_channels, swapped=True))
             self.swapped, compute = turned < compute, np.minimum(turned, compute)
         per_tile = -(-self.outputs // self.target.tiles)
         add = reduce_cycles(per_tile, self.depth, self.sums, self.target) + family(self.target).start(False, self.target)

@@ -14,7 +14,7 @@ from populus.dialects.poplin import ConvolutionOp
 from populus.dialects.support.element_types import element_type_of, size_in_bytes
 from populus.lowering.poplar.plan.contraction import Contraction, Plan, cheapest, options, shape_of_contraction
 from populus.lowering.poplar.plan.weights import Arguments, constants_of
-from populus.runtime.cycles import contraction, winograd_cycles, winograd_transform_cycles
+from populus.runtime.cycles import Products, contraction, winograd_cycles, winograd_transform_cycles
 
 CHANNELS = 16  # input and output channels from which the transforms are a small part of the work
 SIDE = 9  # rows and columns from which the transformed weights, 16/9 or 4 times as many, are not most of the memory read
@@ -30,7 +30,7 @@ def winograd_tile(shape: Contraction, dilations: tuple[int, ...], element: Attri
     if not target.call_cycles or not _is_possible(shape, dilations, element):
         return 0
     batch, oc, ic, (rows, cols) = shape.batch, shape.out_channels, shape.in_channels, shape.windows
-    costs = {0: int(contraction(1, batch * rows, cols, oc, ic, 9, element, target))}
+    costs = {0: int(contraction(Products(1, batch * rows, cols, oc, ic, 9, element, target)))}
     for tile in (2, 4):
         if tile <= largest and (tile == 2 or min(shape.windows) >= SIDE_OF_4):
             costs[tile] = int(winograd_cycles(tile, batch, oc, ic, rows, cols, element, target))

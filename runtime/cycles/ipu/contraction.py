@@ -16,6 +16,7 @@ from xdsl.ir import Attribute
 from populus.dialects.poplar.target import Target, sum_type
 from populus.dialects.support.element_types import is_byte, size_in_bytes
 from populus.runtime.cycles.counts import Count, ceil_div
+from populus.runtime.cycles.products import Products
 
 
 @dataclass(frozen=True)
@@ -158,32 +159,12 @@ def vector_macs(outputs: Count, depth: Count, element: Attribute, target: Target
     return 58 + target.workers * (16 + vectors * (3 + 2 * depth))
 
 
-def contraction(
-    groups: Count,
-    rows: Count,
-    cols: Count,
-    out_channels: Count,
-    in_channels: Count,
-    taps: Count,
-    element: Attribute,
-    target: Target,
-    *,
-    partials: str = "",
-    rounds: bool | NDArray[Any] = True,
-    kernel_rows: Count = 1,
-    stride: int = 1,
-    swapped: bool = False,
-) -> Any:
-    """Estimates a contraction vertex by its cheapest form.
-
-    y[group, row, col, out] = sum over in and tap. A matrix product [m, k] x [k, n] has m rows, 1 column, n out
-    channels, k in channels and one tap. Products in a batch are groups; images in a batch are rows. `partials`: the
-    type that halves are summed in (`sum_type`). `rounds`: the vertex stores y in its own type, and so rounds wider
-    sums. `kernel_rows`: of the taps. `stride`: of the innermost dimension. `swapped`: in a product, x is loaded into the
-    units, and w streams through them.
-    """
+def contraction(v: Products) -> Any:
+    """Estimates a contraction vertex by its cheapest form."""
+    groups, rows, cols, taps = v.groups, v.rows, v.cols, v.taps
+    out_channels, in_channels, element, target = v.out_channels, v.in_channels, v.element, v.target
     outputs, depth = groups * rows * cols * out_channels, in_channels * taps
-    sums = sum_type(element, partials)
+    sums = sum_type(element, v.partials)
     if target.call_cycles:  # a CPU core: its rate, and the cost of a kernel call
         return target.call_cycles + ceil_div(outputs * depth, target.macs_per_cycle(element))
     if is_byte(element):
@@ -191,7 +172,7 @@ def contraction(
         return np.minimum(products, 200 + ceil_div(outputs * depth, target.byte_macs)) if target.byte_macs else products
     half, half_sums, inputs = size_in_bytes(element) == 2, size_in_bytes(sums) == 2, target.in_channels(element)
     fast = min(target.interleaved_bytes, target.tile_bytes)
-    if swapped:
+    if v.swapped:
         rows, cols, out_channels = out_channels, 1, rows * cols
     cheapest: Any = vector_macs(outputs, depth, element, target)
     all_units = target.out_channels(element, sums)
@@ -201,16 +182,16 @@ def contraction(
         i = ceil_div(in_channels, inputs)
         product: NDArray[Any] = np.asarray(amp_1x1(rows * cols, i, o, amp, groups, fast))
         if np.any(np.greater(taps, 1)):
-            product = np.where(np.equal(taps, 1), product, amp_nx1(rows, cols, i, o, taps, amp, kernel_rows, groups, fast))
+            product = np.where(np.equal(taps, 1), product, amp_nx1(rows, cols, i, o, taps, amp, v.kernel_rows, groups, fast))
         cheapest = np.minimum(cheapest, product)
-        for together in (2, 4) if np.any(np.less_equal(in_channels, inputs // 2)) and np.any(np.greater(kernel_rows, 1)) else ():
+        for together in (2, 4) if np.any(np.less_equal(in_channels, inputs // 2)) and np.any(np.greater(v.kernel_rows, 1)) else ():
             folded, i = Amp.of(target, half, units, half_sums, together), ceil_div(in_channels, max(1, inputs // together))
-            cheapest = np.minimum(cheapest, amp_nx1(rows, cols, i, o, taps, folded, kernel_rows, groups, fast))
-    if half and target.slic_taps and stride <= 2:
+            cheapest = np.minimum(cheapest, amp_nx1(rows, cols, i, o, taps, folded, v.kernel_rows, groups, fast))
+    if half and target.slic_taps and v.stride <= 2:
         widest: NDArray[Any] = np.asarray(np.maximum(in_channels, out_channels))
         for channels in (1, 2, 4) if np.min(widest) <= 4 else ():
-            grouped: NDArray[Any] = np.asarray(slic(rows, cols, groups, taps, kernel_rows, channels, stride, half_sums), float)
+            grouped: NDArray[Any] = np.asarray(slic(rows, cols, groups, taps, v.kernel_rows, channels, v.stride, half_sums), float)
             cheapest = np.minimum(cheapest, grouped + np.where(widest <= channels, 0.0, np.inf))
     if half and not half_sums:
-        cheapest = cheapest + np.where(rounds, target.workers * (26 + ceil_div(ceil_div(outputs, target.workers), 2)), 0)
+        cheapest = cheapest + np.where(v.rounds, target.workers * (26 + ceil_div(ceil_div(outputs, target.workers), 2)), 0)
     return cheapest

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from xdsl.ir import Attribute
 
 from populus.dialects.poplar.machine import Mesh
-from populus.dialects.poplar.target import Target
 from populus.dialects.support.element_types import size_in_bytes
 from populus.runtime.cycles.counts import Count, ceil_div
 from populus.runtime.cycles.mesh.steps import mesh_of
+from populus.runtime.cycles.products import Products
 
 # Rows and columns of a sub-block, the ones with most reuse first.
 SUB_BLOCKS = (
@@ -45,31 +43,16 @@ def block_cycles(mesh: Mesh, rows: Count, columns: Count, depth: Count, block_by
     return depth * cheapest
 
 
-def contraction(
-    groups: Count,
-    rows: Count,
-    cols: Count,
-    out_channels: Count,
-    in_channels: Count,
-    taps: Count,
-    element: Attribute,
-    target: Target,
-    *,
-    partials: str = "",
-    rounds: bool | NDArray[Any] = True,
-    kernel_rows: Count = 1,
-    stride: int = 1,
-    swapped: bool = False,
-) -> Any:
+def contraction(v: Products) -> Any:
     """Estimates a contraction vertex: each group as a product of blocks, a convolution with depth in_channels * taps.
 
     Elements of 32 bits are summed in 32 bits, which halves the sub-block; others in 16, as the vendor's benchmark has it.
     """
-    mesh = mesh_of(target)
+    mesh = mesh_of(v.target)
     side = mesh.block[0]
-    wide = size_in_bytes(element) >= 4
-    m, n, k = ceil_div(rows * cols, side), ceil_div(out_channels, mesh.block[1]), ceil_div(in_channels * taps, side)
-    block_bytes = side * mesh.block[1] * size_in_bytes(element)
-    cycles = block_cycles(mesh, m, n, k, block_bytes, mesh.phases_of(element), wide)
+    wide = size_in_bytes(v.element) >= 4
+    m, n, k = ceil_div(v.rows * v.cols, side), ceil_div(v.out_channels, mesh.block[1]), ceil_div(v.in_channels * v.taps, side)
+    block_bytes = side * mesh.block[1] * size_in_bytes(v.element)
+    cycles = block_cycles(mesh, m, n, k, block_bytes, mesh.phases_of(v.element), wide)
     pack = m * n * block_bytes / mesh.pack_bytes
-    return np.ceil(groups * (cycles + pack))
+    return np.ceil(v.groups * (cycles + pack))

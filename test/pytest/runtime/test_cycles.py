@@ -18,7 +18,7 @@ from populus.runtime.codelets import IMPLEMENTATIONS
 from populus.runtime.codelets.cost import flops, vertex_cycles
 from populus.runtime.codelets.map import flops_of
 from populus.runtime.codelets.slices import multi_slice_cycles
-from populus.runtime.cycles import Vertex, contraction, reduce_cycles
+from populus.runtime.cycles import Products, Vertex, contraction, reduce_cycles
 from populus.runtime.cycles.ipu import elementwise as e
 from populus.runtime.cycles.ipu.contraction import Amp, amp_1x1, amp_nx1, slic
 from populus.runtime.cycles.ipu.reduction import strided_worker
@@ -50,16 +50,16 @@ def test_worked_values(found: int, expected: int):
 
 def test_arrays_of_candidates_give_what_each_gives_alone():
     rows, channels = np.array([1, 7, 56]), np.array([[16], [48], [512]])
-    together = contraction(1, rows, 14, channels, channels, 9, f16, GC200)
+    together = contraction(Products(1, rows, 14, channels, channels, 9, f16, GC200))
     for i, c in enumerate(channels.ravel()):
         for j, r in enumerate(rows):
-            assert together[i, j] == contraction(1, int(r), 14, int(c), int(c), 9, f16, GC200)
+            assert together[i, j] == contraction(Products(1, int(r), 14, int(c), int(c), 9, f16, GC200))
 
 
 def test_matrix_units_are_half_as_wide_on_the_first_generation():
     old = PRESETS["gc2"]
     for element in (f16, f32):
-        wide, narrow = (contraction(1, 400, 1, 256, 256, 1, element, target, partials="f16") for target in (GC200, old))
+        wide, narrow = (contraction(Products(1, 400, 1, 256, 256, 1, element, target, partials="f16")) for target in (GC200, old))
         assert narrow > 1.7 * wide
 
 
@@ -70,7 +70,7 @@ COUNTED = {16: 402, 32: 461, 48: 524, 64: 584, 96: 716, 128: 845, 192: 1100, 256
 def test_products_take_what_a_tiles_counter_says():
     slow_loads = make_target("bow", (("interleaved_bytes", 0),))
     for n, cycles in COUNTED.items():
-        found = contraction(1, n, 1, 16, 16, 1, f16, slow_loads, partials="f16") + GC200.product_start_cycles
+        found = contraction(Products(1, n, 1, 16, 16, 1, f16, slow_loads, partials="f16")) + GC200.product_start_cycles
         assert found == pytest.approx(cycles, rel=0.03)
 
 
@@ -80,54 +80,57 @@ def test_additions_take_what_a_tiles_counter_says():
 
 
 def test_floats_use_all_units_at_a_quarter_of_the_halves_rate():
-    cycles = {element: contraction(1, 3000, 1, 64, 64, 1, element, GC200, partials="f16") for element in (f16, f32)}
+    cycles = {element: contraction(Products(1, 3000, 1, 64, 64, 1, element, GC200, partials="f16")) for element in (f16, f32)}
     assert 4 < cycles[f32] / cycles[f16] < 4.6  # and floats are cleared in a pass of their own
 
 
 def test_halves_that_are_summed_as_floats_take_half_of_the_units():
-    narrow, wide = (contraction(1, 600, 1, 64, 64, 1, f16, GC200, partials=p, rounds=False) for p in ("f16", ""))
+    narrow, wide = (contraction(Products(1, 600, 1, 64, 64, 1, f16, GC200, partials=p, rounds=False)) for p in ("f16", ""))
     assert 1.8 < wide / narrow < 2.1
-    old = [contraction(1, 600, 1, 64, 64, 1, f16, PRESETS["gc2"], partials=p, rounds=False) for p in ("f16", "")]
+    old = [contraction(Products(1, 600, 1, 64, 64, 1, f16, PRESETS["gc2"], partials=p, rounds=False)) for p in ("f16", "")]
     assert 0.8 < old[1] / old[0] < 1.2
 
 
 def test_weights_load_twice_as_fast_where_they_fit_interleaved_memory():
     fast, slow = (
-        contraction(1, 6, 1, 64, 64, 1, f16, make_target("bow", (("interleaved_bytes", n),)), partials="f16") for n in (8192, 8191)
+        contraction(Products(1, 6, 1, 64, 64, 1, f16, make_target("bow", (("interleaved_bytes", n),)), partials="f16"))
+        for n in (8192, 8191)
     )
     assert slow - fast == 16 * 32  # a call for each 16 x 16 weights, 512 bytes
 
 
 def test_a_few_rows_are_loaded_into_the_units_and_many_weights_stream():
     def cycles(swapped: bool) -> int:
-        return int(contraction(1, 16, 1, 512, 256, 1, f16, GC200, partials="f16", swapped=swapped))
+        return int(contraction(Products(1, 16, 1, 512, 256, 1, f16, GC200, partials="f16", swapped=swapped)))
 
     assert cycles(swapped=True) < cycles(swapped=False) / 2
-    assert contraction(1, 40, 1, 40, 256, 1, f16, GC200, swapped=True) == contraction(1, 40, 1, 40, 256, 1, f16, GC200)
+    assert contraction(Products(1, 40, 1, 40, 256, 1, f16, GC200, swapped=True)) == contraction(Products(1, 40, 1, 40, 256, 1, f16, GC200))
 
 
 def test_rows_of_a_kernel_share_calls_where_channels_are_few():
-    few, many = (contraction(1, 8, 30, 16, channels, 9, f16, PRESETS["gc2"], kernel_rows=3) for channels in (4, 16))
+    few, many = (contraction(Products(1, 8, 30, 16, channels, 9, f16, PRESETS["gc2"], kernel_rows=3)) for channels in (4, 16))
     assert few < 0.5 * many
-    assert many == contraction(1, 8, 30, 16, 9, 9, f16, PRESETS["gc2"], kernel_rows=3)  # nine channels leave no room for a second row
+    assert many == contraction(
+        Products(1, 8, 30, 16, 9, 9, f16, PRESETS["gc2"], kernel_rows=3)
+    )  # nine channels leave no room for a second row
 
 
 def test_grouped_channels_of_halves_take_rows_of_four_kernel_elements():
-    grouped, apart = (contraction(32, 14, 14, 1, 1, 9, f16, t, partials="f16", kernel_rows=3) for t in (GC200, PRESETS["gc2"]))
+    grouped, apart = (contraction(Products(32, 14, 14, 1, 1, 9, f16, t, partials="f16", kernel_rows=3)) for t in (GC200, PRESETS["gc2"]))
     assert grouped < 0.6 * apart
-    assert contraction(32, 14, 14, 1, 1, 9, f16, GC200, partials="f16", kernel_rows=3, stride=3) == apart
+    assert contraction(Products(32, 14, 14, 1, 1, 9, f16, GC200, partials="f16", kernel_rows=3, stride=3)) == apart
     assert slic(14, 14, 32, 9, 3, 1, 1, True) < slic(14, 14, 32, 9, 3, 1, 1, False) < 2 * slic(14, 14, 32, 9, 3, 1, 1, True)
 
 
 def test_no_contraction_is_faster_than_the_matrix_unit():
     for element in (f16, f32):
         for target, partials in itertools.product((GC200, PRESETS["gc2"], HOST), ("", "f16")):
-            cycles = contraction(1, 64, 64, 256, 256, 1, element, target, partials=partials)
+            cycles = contraction(Products(1, 64, 64, 256, 256, 1, element, target, partials=partials))
             assert cycles >= 64 * 64 * 256 * 256 / target.macs_per_cycle(element, sum_type(element, partials))
 
 
 def test_a_depthwise_convolution_does_not_pay_for_the_channels_of_a_matrix_unit():
-    assert contraction(32, 14, 14, 1, 1, 9, f16, GC200) < 32 * amp_nx1(14, 14, 1, 1, 9, HALVES) / 5
+    assert contraction(Products(32, 14, 14, 1, 1, 9, f16, GC200)) < 32 * amp_nx1(14, 14, 1, 1, 9, HALVES) / 5
 
 
 def test_cycles_grow_with_work():

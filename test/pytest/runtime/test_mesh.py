@@ -22,7 +22,7 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver import extensions
 from populus.lowering.driver.files import parse_text
-from populus.runtime.cycles import FAMILIES, contraction, map_cycles
+from populus.runtime.cycles import FAMILIES, Products, contraction, map_cycles
 from populus.runtime.cycles.family import Family
 from populus.runtime.cycles.mesh.steps import hidden, transfer
 from populus.runtime.profile import profile
@@ -113,7 +113,7 @@ def test_a_product_in_memory_takes_the_best_sub_block_of_the_definition(target: 
         for h in range(1, 9) for w in range(1, 9)
         if h * w <= 8 and blocks % h == 0 and blocks % w == 0
     )  # fmt: skip
-    found = float(contraction(1, size, 1, size, size, 1, bf16, target))
+    found = float(contraction(Products(1, size, 1, size, size, 1, bf16, target)))
     assert found <= np.ceil(blocks * best + blocks**2 * bytes / m.pack_bytes)
     assert found >= blocks**3 * 16 * phases
 
@@ -125,12 +125,12 @@ def unpacked(m: Mesh, h: int, w: int, bytes: int) -> float:
 
 def test_arrays_of_sizes_give_what_each_size_gives():
     rows, columns = np.array([32, 100, 300]), np.array([64, 33, 512])
-    together = contraction(1, rows, 1, columns, 256, 1, bf16, N150)
-    assert together.tolist() == [float(contraction(1, int(r), 1, int(c), 256, 1, bf16, N150)) for r, c in zip(rows, columns)]
+    together = contraction(Products(1, rows, 1, columns, 256, 1, bf16, N150))
+    assert together.tolist() == [float(contraction(Products(1, int(r), 1, int(c), 256, 1, bf16, N150))) for r, c in zip(rows, columns)]
 
 
 def test_sums_of_four_bytes_halve_the_sub_block():
-    assert contraction(1, 256, 1, 256, 256, 1, f32, N150) > contraction(1, 256, 1, 256, 256, 1, bf16, N150)
+    assert contraction(Products(1, 256, 1, 256, 256, 1, f32, N150)) > contraction(Products(1, 256, 1, 256, 256, 1, bf16, N150))
 
 
 def test_what_is_hidden_is_at_most_all_but_one_block():

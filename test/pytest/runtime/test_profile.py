@@ -12,7 +12,7 @@ from populus.dialects.poplar.target import PRESETS
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text
-from populus.runtime.cycles import contraction, reduce_cycles
+from populus.runtime.cycles import Products, contraction, reduce_cycles
 from populus.runtime.cycles.ipu import elementwise
 from populus.runtime.profile import Profile, profile
 
@@ -62,7 +62,7 @@ def test_a_convolution_with_partials_costs_what_its_phases_do():
     half = 32 * 58 * 4
     assert conv.bytes == (16 - 2) * half
     assert conv.exchange == GC200.exchange_setup_cycles + half // 4
-    assert conv.compute == contraction(1, 1, 56, 8, 32, 3, f32, GC200) + GC200.product_start_cycles
+    assert conv.compute == contraction(Products(1, 1, 56, 8, 32, 3, f32, GC200)) + GC200.product_start_cycles
     assert conv.sync == 2 * GC200.sync_cycles
     assert conv.flops == 2 * 64 * 64 * 56 * 3
     # Tile t has channels 4t .. 4t + 3 of y, of which tiles 2 (t // 2) and the next own partials: one set of its two is there already.
