@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Array: TypeAlias = NDArray[Any]
 
 Steps: TypeAlias = "dict[tuple[Operation, int], dict[SSAValue, Array]]"
-"""What a step has written, by the number of its earlier runs."""
+"""Values that a step has written, by the number of its earlier runs."""
 
 
 def compare_engines(program: Program, inputs: Mapping[str, Array], rtol: float = RTOL) -> Comparison:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 COMMUTATIVE = ("max", "min", "and", "or", "equal")
 WHOLE: Mapping[str, Callable[[int, int], int]] = {"add": operator.add, "mul": operator.mul, "sub": operator.sub}
-"""What is computed of integers: the same whatever their width, as they wrap around."""
+"""Functions of integers: the same whatever their width, as they wrap around."""
 MOST_POWER = 4.0
 NEAR_ONE = 1e-6  # a factor that is 1 to rounding
 MOST_ELEMENTS = 1 << 26  # of a constant that a law computes

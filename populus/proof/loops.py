@@ -24,7 +24,7 @@ from populus.proof.trees import Apply, Leaf, Number, Piece, Pieces
 MOST_TRIES = 48  # assignments of states that are tried
 
 Role: TypeAlias = "tuple[str, int]"
-"""What a loop carries: an `index`, `rows` of a table, what is `stale`, or the `state` of that number."""
+"""A use of what a loop carries: an `index`, `rows` of a table, what is `stale`, or the `state` of that number."""
 
 
 @dataclass(frozen=True)

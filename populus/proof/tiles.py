@@ -184,7 +184,7 @@ class Tiles:
 ZERO = Number(0)
 
 NOTHING: Pieces = []
-"""What a variable holds that nothing has written: one object, so that steps on it are known again."""
+"""Pieces of a variable that nothing has written: one object, so that steps on it are known again."""
 
 
 def _written(block: Block) -> Iterator[SSAValue]:
