@@ -17,16 +17,21 @@ from populus.custom import (
 )
 
 
+class FloatOp(UnaryOp):
+    """`y = forward(x)`, of floats."""
+
+    T: ClassVar = tensors("T", f16, f32, f64)
+    x = operand_def(T)
+    y = result_def(T)
+
+
 @irdl_op_definition
-class RemapCEOp(UnaryOp):
+class RemapCEOp(FloatOp):
     """`y = x`, laid out anew: no attribute changes a value. Source: graphcore/examples, remap_tensor_ce.cpp, ai.graphcore RemapCE-1."""
 
     name = "graphcore.remap_ce"
     ONNX: ClassVar = ("ai.graphcore", "RemapCE", 1)
     OVERRIDES: ClassVar = True
-    T: ClassVar = tensors("T", f16, f32, f64)
-    x = operand_def(T)
-    y = result_def(T)
     grain_size: int = whole(8)
     fwd_grain_size: int = whole(8)
     bwd_grain_size: int = whole(8)
@@ -41,29 +46,23 @@ class RemapCEOp(UnaryOp):
 
 
 @irdl_op_definition
-class CopyTensorOp(UnaryOp):
+class CopyTensorOp(FloatOp):
     """`y = x`. Source: graphcore/examples, copy_custom_op.cpp, ai.graphcore CopyTensor-1."""
 
     name = "graphcore.copy_tensor"
     ONNX: ClassVar = ("ai.graphcore", "CopyTensor", 1)
     OVERRIDES: ClassVar = True
-    T: ClassVar = tensors("T", f16, f32, f64)
-    x = operand_def(T)
-    y = result_def(T)
 
     def forward(self, x: Expr) -> Expr:
         return x * 1
 
 
 @irdl_op_definition
-class CubeOp(UnaryOp):
+class CubeOp(FloatOp):
     """`y = x x x`. Source: graphcore/examples, cube_fn_custom_op.cpp, com.acme Cube-1."""
 
     name = "acme.cube"
     ONNX: ClassVar = ("com.acme", "Cube", 1)
-    T: ClassVar = tensors("T", f16, f32, f64)
-    x = operand_def(T)
-    y = result_def(T)
 
     def forward(self, x: Expr) -> Expr:
         return x * x * x
