@@ -75,11 +75,11 @@ def install(name: str, patch: Callable[[object, str, object], None] = setattr) -
     def chosen(named: str | None) -> cpu.Machine:
         return cut(name) if named is None else machine(named)
 
-    def target_machine(host: cpu.Machine, file: bool = False) -> Any:
-        return _TARGET(here() if host.cpu.startswith(CUT) else host, file)
+    def target_machine(host: cpu.Machine) -> Any:
+        return _TARGET(here() if host.cpu.startswith(CUT) else host)
 
-    def passed(text: str, host: cpu.Machine, file: bool = False) -> tuple[Any, Any]:
-        return _OPTIMISED(without_instructions(text) if host.cpu.startswith(CUT) else text, host, file)
+    def passed(text: str, host: cpu.Machine, vectors: bool = False) -> tuple[Any, Any]:
+        return _OPTIMISED(without_instructions(text) if host.cpu.startswith(CUT) else text, host, vectors)
 
     # A library that is built asks for the features of the instructions that it has.
     features = {**freeze.FEATURES, "x86_64": tuple(f for f in freeze.FEATURES["x86_64"] if f in here().enabled)}

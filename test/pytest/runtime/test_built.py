@@ -23,6 +23,7 @@ from populus.runtime.built import library as built_library
 from populus.runtime.built.form import FEATURES, HEAD, PIECE, SUMS, checksum
 from populus.runtime.built.library import _arrays
 from populus.runtime.built.types import TYPES
+from populus.runtime.engine.native.codegen import jit
 from populus.runtime.engine.native.codegen.cpu import machine
 from populus.runtime.session import Session
 from populus.tools.main import main
@@ -119,6 +120,20 @@ def test_a_library_has_the_bits_of_the_native_engine(make, threads, tmp_path):
     for given in (inputs, program.signature.random(1)):
         same(loaded.run(given), program.run(given))
     assert loaded.inputs == {n: (a.shape, a.dtype) for n, a in inputs.items()}
+
+
+def test_kernels_are_compiled_once_for_this_process_and_for_a_library(tmp_path, monkeypatch):
+    if machine().architecture == "x86_64":
+        monkeypatch.setenv("POPULUS_NATIVE_CPU", "x86-64-v2")  # a library has no tile registers
+    monkeypatch.setenv("POPULUS_CACHE", str(tmp_path / "cache"))
+    made, code = [], jit.object_code
+    monkeypatch.setattr(jit, "object_code", lambda text, *rest: made.append(text) or code(text, *rest))
+    program = compiled(recurrent())
+    populus.build(program, tmp_path / "built")
+    kernels = len(made)
+    assert kernels > 2
+    program.session.run(program.signature.random())
+    assert len(made) <= kernels + 2  # the loop over steps and that of its threads, which a library has in C
 
 
 def test_weights_inside_give_the_same_and_the_folder_has_no_file_of_them(tmp_path):

@@ -14,7 +14,7 @@ from populus.runtime.engine.native.kernels.winograd import back_kernel, transfor
 
 def code(kernel: Kernel, host: Machine) -> list[str]:
     """Lines of assembly."""
-    module, target = optimised(kernel.build(kernel.name, host), host, file=True)
+    module, target = optimised(kernel.build(kernel.name, host), host, kernel.vectors)
     return [line.strip() for line in target.emit_assembly(module).splitlines()]
 
 

@@ -27,12 +27,14 @@ class Kernel:
     """Function to compile: `build(name, machine)` gives LLVM text that defines it under this name.
 
     `key` determines the text, together with the machine and this package's source. `touches`: what a launch with some arguments
-    reads and writes; None if that is not stated.
+    reads and writes; None if that is not stated. `vectors`: the text has the vectors and the order of its machine code, so LLVM's
+    passes, which take half of its time, would gain nothing.
     """
 
     key: str
     build: Callable[[str, Machine], str]
     touches: Touches | None = None
+    vectors: bool = False
 
     @property
     def name(self) -> str:
@@ -46,8 +48,8 @@ class Kernel:
         return isinstance(other, Kernel) and other.key == self.key
 
 
-def target_machine(host: Machine, file: bool = False) -> Any:
-    """Creates LLVM's target machine for a CPU. `file`: for code that a linker places, anywhere."""
+def target_machine(host: Machine) -> Any:
+    """Creates LLVM's target machine for a CPU. Its code may be placed anywhere, by a linker or by this process."""
     llvm = binding()
     if host.architecture != machine().architecture:
         llvm.initialize_all_targets()
@@ -55,17 +57,17 @@ def target_machine(host: Machine, file: bool = False) -> Any:
     target = llvm.Target.from_triple(host.triple)
     # By itself LLVM makes vectors of 32 bytes for CPUs whose clock once fell with wider ones.
     features = host.features + (",-prefer-256-bit" if host.vector_bytes == 64 else "")
-    if file:
-        return target.create_target_machine(cpu=host.cpu, features=features, opt=2, reloc="pic", codemodel="small")
-    return target.create_target_machine(cpu=host.cpu, features=features, opt=2, jit=True)
+    return target.create_target_machine(cpu=host.cpu, features=features, opt=2, reloc="pic", codemodel="small")
 
 
-def optimised(text: str, host: Machine, file: bool = False) -> tuple[Any, Any]:
-    """Runs LLVM's passes on the text. Returns its module, and the target machine to emit it with."""
-    llvm, target = binding(), target_machine(host, file)
+def optimised(text: str, host: Machine, vectors: bool = False) -> tuple[Any, Any]:
+    """Runs LLVM's passes on the text, unless it has its `vectors`. Returns its module, and the target machine to emit it with."""
+    llvm, target = binding(), target_machine(host)
     module = llvm.parse_assembly(text, llvm.create_context())  # one of its own, which its types and constants leave with
     module.triple, module.data_layout = host.triple, str(target.target_data)
     module.verify()
+    if vectors:
+        return module, target
     # No interleaving: then a loop over some dozens of elements still runs in vectors.
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization, options.loop_interleaving, options.slp_vectorization = True, False, False
@@ -100,30 +102,30 @@ def _require_room() -> None:
         raise MemoryError(f"for machine code: the system refuses {ROOM >> 20} MiB more") from error
 
 
-def object_code(text: str, host: Machine, file: bool = False) -> bytes:
-    """Compiles LLVM text to machine code. `file`: for a linker."""
+def object_code(text: str, host: Machine, vectors: bool = False) -> bytes:
+    """Compiles LLVM text to machine code, for this process or for a linker. `vectors`: as a kernel says of its text."""
     _require_room()
-    module, target = optimised(text, host, file)
+    module, target = optimised(text, host, vectors)
     return bytes(target.emit_object(module))
 
 
-def kept_object(kernel: Kernel, plan: Machine, made: Callable[[], None], emitted: Machine | None = None, file: bool = False) -> bytes:
+def kept_object(kernel: Kernel, plan: Machine, made: Callable[[], None], emitted: Machine | None = None) -> bytes:
     """Returns the object code of a kernel with the text for `plan`, from the cache of objects if it is there; else calls `made` too.
 
-    `emitted`: the CPU whose instructions it has, by default `plan`'s. `file`: for a linker.
+    `emitted`: the CPU whose instructions it has, by default `plan`'s.
     """
     host = emitted or plan
-    of = [host.triple, host.cpu, host.features, host.llvmlite, "file" if file else ""]
+    of = [host.triple, host.cpu, host.features, host.llvmlite]
     # The text's hash names the object. The package's hash finds the text's without emitting it, so no source can be forgotten.
     asked = _hashed(kernel.key, package_hash(), plan.triple, plan.cpu, plan.features, *of)
     if (known := object_cache.get(asked)) is not None and (content := _object(kernel, known.decode())) is not None:
         return content
     text = kernel.build(kernel.name, plan)
-    named = _hashed(text, *of)
+    named = _hashed(text, *of, "vectors" if kernel.vectors else "")
     content = _object(kernel, named)
     if content is None:
         made()
-        content = object_code(text, host, file)
+        content = object_code(text, host, kernel.vectors)
         object_cache.put(named, content)
     object_cache.put(asked, named.encode())
     return content
@@ -142,7 +144,7 @@ def _object(kernel: Kernel, name: str) -> bytes | None:
 def file_object(kernel: Kernel, plan: Machine) -> bytes:
     """Returns the object code of a kernel for a linker."""
     with _LLVM.lock:
-        return kept_object(kernel, plan, lambda: None, file=True)
+        return kept_object(kernel, plan, lambda: None)
 
 
 @lru_cache(1)

@@ -35,7 +35,7 @@ def block_kernel(rows: int, vectors: int, dtype: str, form: str, ending: Ending 
     sum, and the sums are added in order. `ending`: a formula on the sums, applied where they are stored.
     """
     key = f"block {rows} {vectors} {dtype} {form}" + ("" if ending is None else f" {ending.key}")
-    return Kernel(key, partial(_block, rows, vectors, SUMMED[dtype], form, ending))
+    return Kernel(key, partial(_block, rows, vectors, SUMMED[dtype], form, ending), vectors=not form.startswith("sliced"))
 
 
 def _block(rows: int, vectors: int, type: str, form: str, ending: Ending | None, name: str, machine: Machine) -> str:

@@ -259,7 +259,7 @@ def _packed(item: int, lanes: int, args: Arguments, units: int) -> Touched:
 def pack_kernel(dtype: str, lanes: int) -> Kernel:
     """Names the kernel that packs panels of an element type, some vectors or, if `lanes` is 1, some elements wide."""
     key = f"pack {dtype}{' single' if lanes == 1 else ''}"
-    return Kernel(key, partial(_packer, SUMMED[dtype], lanes == 1), partial(_packed, np.dtype(dtype).itemsize, lanes))
+    return Kernel(key, partial(_packer, SUMMED[dtype], lanes == 1), partial(_packed, np.dtype(dtype).itemsize, lanes), vectors=True)
 
 
 # -- products ----------------------------------------------------------------------------------------------------------

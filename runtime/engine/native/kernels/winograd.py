@@ -287,18 +287,18 @@ def _one(part: str, name: str, machine: Machine) -> str:
 
 def transform_kernel(m: int, exact: bool = False) -> Kernel:
     """Names the transform of inputs."""
-    return Kernel(f"winograd _transform {m}{' exact' if exact else ''}", partial(_transform, m, exact=exact))
+    return Kernel(f"winograd _transform {m}{' exact' if exact else ''}", partial(_transform, m, exact=exact), vectors=True)
 
 
 def back_kernel(m: int, ending: Ending | None, exact: bool = False) -> Kernel:
     """Names the transform of sums, or a formula of it."""
     key = f"winograd _back {m}{' exact' if exact else ''}" + ("" if ending is None else f" {ending.key}")
-    return Kernel(key, partial(_back, m, ending, exact=exact))
+    return Kernel(key, partial(_back, m, ending, exact=exact), vectors=True)
 
 
 def one_kernel(part: str) -> Kernel:
     """Names the kernel of one part of one block."""
-    return Kernel(f"winograd one {part}", partial(_one, part), partial(touches_of_part, part))
+    return Kernel(f"winograd one {part}", partial(_one, part), partial(touches_of_part, part), vectors=True)
 
 
 def block_rows(points: int, down: int, across: int, ic: int, oc: int, lanes: int) -> int:
@@ -394,7 +394,7 @@ def _launches(
     scratch = task.scratch((s.each * (1 if few else held),), np.uint8)
     pads = [before for before, _ in task.fields["x"].pads[2:]]
     places = [offsets(a.shape[:1], a.strides[:1]) for a in (x, y)]
-    kernels = [transform_kernel(s.m), Kernel("winograd multiply", _multiply), back_kernel(s.m, ending)]
+    kernels = [transform_kernel(s.m), Kernel("winograd multiply", _multiply, vectors=True), back_kernel(s.m, ending)]
     words = plane_words(formula, 1)
     units = s.ic, s.points * s.channels.parts, s.oc
     work = 2 * s.points * s.tiles * s.ic * s.oc // 100
@@ -412,7 +412,7 @@ def _launches(
         return Launch(library, kernel, args, units, work)
 
     if not few:
-        return [launch(Kernel("winograd", _all, touches), lanes, total * work, 0)]
+        return [launch(Kernel("winograd", _all, touches, vectors=True), lanes, total * work, 0)]
     moved = [s.points * s.tiles * n * ITEM // 8 for n in (s.ic, s.oc)]
     each = zip(("transform", "multiply", "back"), units, (moved[0], work, moved[1]))
     named = [(one_kernel(part), n, ns) for part, n, ns in each]

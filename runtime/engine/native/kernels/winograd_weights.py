@@ -14,7 +14,7 @@ from populus.runtime.engine.native.kernels.contraction import count_of, start_of
 
 def weights_kernel(m: int) -> Kernel:
     """Names the kernel for tiles of m by m outputs."""
-    return Kernel(f"winograd weights {m}", partial(_packer, m), partial(_touches, m))
+    return Kernel(f"winograd weights {m}", partial(_packer, m), partial(_touches, m), vectors=True)
 
 
 def _touches(m: int, args: Arguments, units: int) -> Touched:
