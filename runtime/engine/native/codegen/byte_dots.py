@@ -3,7 +3,7 @@
 | form | CPU | instruction |
 |---|---|---|
 | `vnni` | x86 with AVX512-VNNI or AVX-VNNI | `vpdpbusd`: ui8 by i8 |
-| `wide` | other x86 | two `pmaddwd` of 16 bits; never `pmaddubsw`, which saturates |
+| `wide` | other x86, WebAssembly | two `pmaddwd` of 16 bits; never `pmaddubsw`, which saturates |
 | `thin` | the same, for few rows | the same, of a right-hand side that is widened when it is loaded |
 | `usdot`, `sdot` | 64-bit ARM with I8MM, with DOTPROD | ui8 by i8, i8 by i8 |
 | `plain` | all others | products of 32 bits |
@@ -27,7 +27,7 @@ def form_of(machine: Machine, few: bool = False) -> str:
     """Chooses the form for a CPU. `few`: for a left-hand side of few rows."""
     if "aarch64" in machine.triple:
         return "usdot" if "i8mm" in machine.enabled else "sdot" if "dotprod" in machine.enabled else "plain"
-    if not machine.triple.startswith(("x86_64", "amd64")):
+    if machine.architecture not in ("x86_64", "wasm32"):
         return "plain"
     vnni = "avx512vnni" if machine.vector_bytes == 64 else "avxvnni"
     if vnni in machine.enabled and machine.vector_bytes > 16:
@@ -110,7 +110,7 @@ def summed(f: Function, machine: Machine, total: str, a: Sequence[str], b: Seque
     if form == "wide":  # and `thin`
         half = f"<{2 * n} x i16>"
         for x, y in zip(a, b):
-            total = add_pairs(f, n, total, *(f.let(f"bitcast {vector} {v} to {half}") for v in (x, y)))
+            total = add_pairs(f, machine, total, *(f.let(f"bitcast {vector} {v} to {half}") for v in (x, y)))
         return total
     bytes = f"<{4 * n} x i8>"
     x, y = ((bytes, f.let(f"bitcast {vector} {v} to {bytes}")) for v in (a[0], b[0]))
@@ -125,10 +125,12 @@ def has_pairs(machine: Machine) -> bool:
     return form_of(machine) in ("vnni", "wide")
 
 
-def add_pairs(f: Function, lanes: int, total: str, x: str, y: str) -> str:
+def add_pairs(f: Function, machine: Machine, total: str, x: str, y: str) -> str:
     """Adds two products of 16-bit integers in each lane to `total`, exact if not all four are the least integer."""
+    lanes = lanes_of(machine)
     half, vector = f"<{2 * lanes} x i16>", f"<{lanes} x i32>"
     name = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[lanes]
+    name = "llvm.wasm.dot" if machine.architecture == "wasm32" else name
     return f.let(f"add {vector} {total}, {f.call(vector, name, (half, x), (half, y))}")
 
 

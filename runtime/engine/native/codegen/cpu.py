@@ -22,7 +22,10 @@ _VNNI = {"alderlake": f"{_V3},+avxvnni", "cascadelake": f"{_V4},+avx512vnni"}  #
 CPUS: dict[str, dict[str, str]] = {  # architecture -> LLVM's name -> features
     "x86_64": {"x86-64": "", "x86-64-v2": _V2, "x86-64-v3": _V3, "haswell": _V3, "x86-64-v4": _V4, "skylake-avx512": _V4, **_VNNI},
     "aarch64": {"generic": "+neon"},
+    "riscv64": {"generic-rv64": "+m,+a,+f,+d,+c,+v"},
+    "wasm32": {"generic": "+simd128,+bulk-memory,+bulk-memory-opt,+mutable-globals,+nontrapping-fptoint,+sign-ext"},
 }
+RELAXED = "relaxed-simd"  # WebAssembly's products that are added and rounded once, where the CPU does so
 
 
 def binding() -> Any:
@@ -59,7 +62,7 @@ class Machine:
     @property
     def fused(self) -> bool:
         """True if a multiplication and an addition are one instruction, rounded once."""
-        return bool({"fma", "neon"} & self.enabled)
+        return bool({"fma", "neon", "v", RELAXED} & self.enabled)
 
     @property
     def vector_bytes(self) -> int:
@@ -86,6 +89,10 @@ class Machine:
         """True if tile registers multiply bf16 too."""
         return self.tiles and "amx-bf16" in self.enabled
 
+    def relaxed(self) -> Machine:
+        """Describes WebAssembly with relaxed vectors."""
+        return replace(self, features=f"{self.features},+{RELAXED}")
+
     def without_tiles(self) -> Machine:
         """Describes the CPU without its tile registers, for which a process must ask the system."""
         return replace(self, features=self.features.replace("+amx", "-amx"))
@@ -93,7 +100,8 @@ class Machine:
     @property
     def block(self) -> tuple[int, int]:
         """Rows, and vectors per row, of the largest block of sums that the registers hold."""
-        return {64: (8, 3), 32: (6, 2), 16: (6, 2) if "neon" in self.enabled else (4, 2)}[self.vector_bytes]
+        few = (6, 2) if {"neon", "v"} & self.enabled else (4, 2)  # V8 keeps at most 9 sums in registers
+        return {64: (8, 3), 32: (6, 2), 16: few}[self.vector_bytes]
 
 
 def machine(cpu: str | None = None) -> Machine:
@@ -105,7 +113,8 @@ def machine(cpu: str | None = None) -> Machine:
     return _machine(cpu or os.environ.get(VARIABLE) or None)
 
 
-NATIVE, CROSS = "native", {"aarch64": ("aarch64", "generic")}  # names of what programs are built for, beside CPUS of x86-64
+NATIVE, WASM = "native", "wasm32"  # names of what programs are built for, beside CPUS of x86-64
+CROSS = {"aarch64": ("aarch64", "generic"), "riscv64": ("riscv64", "generic-rv64"), WASM: (WASM, "generic")}
 
 
 def described(cpu: str) -> Machine:
@@ -119,7 +128,7 @@ def described(cpu: str) -> Machine:
     known = CPUS[architecture]
     if name not in known:
         raise PopulusError(f"no CPU '{cpu}'{did_you_mean(cpu, [NATIVE, *CROSS, *CPUS['x86_64']])}")
-    return Machine(f"{architecture}-unknown-linux-gnu", name, known[name], machine().llvmlite)
+    return Machine(f"{architecture}-unknown-{'unknown' if architecture == WASM else 'linux-gnu'}", name, known[name], machine().llvmlite)
 
 
 def _tiles_allowed() -> bool:

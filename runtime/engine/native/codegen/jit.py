@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary, finalize
 from populus.dialects.support.guard import Guard, once
 from populus.dialects.support.package_hash import package_hash
 from populus.runtime.engine.native.codegen import object_cache
-from populus.runtime.engine.native.codegen.cpu import Machine, binding, machine
+from populus.runtime.engine.native.codegen.cpu import WASM, Machine, binding, machine
 from populus.runtime.engine.native.codegen.touched import Touches
 
 
@@ -57,7 +57,8 @@ def target_machine(host: Machine) -> Any:
     target = llvm.Target.from_triple(host.triple)
     # By itself LLVM makes vectors of 32 bytes for CPUs whose clock once fell with wider ones.
     features = host.features + (",-prefer-256-bit" if host.vector_bytes == 64 else "")
-    return target.create_target_machine(cpu=host.cpu, features=features, opt=2, reloc="pic", codemodel="small")
+    abi = {"abiname": "lp64d"} if host.architecture == "riscv64" else {}
+    return target.create_target_machine(cpu=host.cpu, features=features, opt=2, reloc="pic", codemodel="small", **abi)
 
 
 def optimised(text: str, host: Machine, vectors: bool = False) -> tuple[Any, Any]:
@@ -147,13 +148,18 @@ def file_object(kernel: Kernel, plan: Machine) -> bytes:
         return kept_object(kernel, plan, lambda: None)
 
 
+WASM_CALLS = frozenset(("fmod", "fmodf"))  # functions of C's library that JavaScript has with equal bits
+
+
 @lru_cache(1)
 def _c_library() -> Any:
     return ctypes.CDLL("msvcrt" if os.name == "nt" else None)
 
 
-def c_functions(names: Iterable[str]) -> bool:
+def c_functions(names: Iterable[str], host: Machine) -> bool:
     """Makes functions of C's library known to compiled code. Returns False if one of them is not there."""
+    if host.architecture == WASM:
+        return set(names) <= WASM_CALLS
     for name in names:
         try:
             function = getattr(_c_library(), name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
+from populus.runtime.engine.native.codegen.cpu import RELAXED, Machine
+
 Carried = Sequence[tuple[str, str]]  # (type, value before the loop)
 
 
@@ -102,6 +104,30 @@ class Function:
             return value
         one = self.let(f"insertelement <{lanes} x {type}> poison, {type} {value}, i64 0")
         return self.let(f"shufflevector <{lanes} x {type}> {one}, <{lanes} x {type}> poison, <{lanes} x i32> zeroinitializer")
+
+    def add_product(self, machine: Machine, type: str, lanes: int, total: str, a: str, b: str) -> str:
+        """Adds the product of two vectors of floats to `total`; rounds once if the CPU has an instruction that does, else twice."""
+        vector, suffix = f"<{lanes} x {type}>", {"float": "f32", "double": "f64"}[type]
+        if not machine.fused:
+            return self.let(f"fadd {vector} {total}, {self.let(f'fmul {vector} {a}, {b}')}")
+        if RELAXED not in machine.enabled:
+            return self.call(vector, f"llvm.fma.v{lanes}{suffix}", (vector, a), (vector, b), (vector, total))
+        own = machine.vector_bytes // {"float": 4, "double": 8}[type]  # LLVM does not cut wider ones
+        part = f"<{own} x {type}>"
+        assert lanes % own == 0, lanes
+        found: list[str] = []
+        for at in range(0, lanes, own):
+            cut = [self.shuffled(vector, v, "poison", range(at, at + own)) if lanes > own else v for v in (a, b, total)]
+            found.append(self.call(part, f"llvm.wasm.relaxed.madd.v{own}{suffix}", *((part, v) for v in cut)))
+        while len(found) > 1:
+            found = [self.shuffled(f"<{own} x {type}>", *pair, range(2 * own)) for pair in zip(found[::2], found[1::2], strict=True)]
+            own *= 2
+        return found[0]
+
+    def shuffled(self, vector: str, a: str, b: str, lanes: Sequence[int]) -> str:
+        """Picks lanes of two vectors of a type, counted through both."""
+        mask = ", ".join(f"i32 {lane}" for lane in lanes)
+        return self.let(f"shufflevector {vector} {a}, {vector} {b}, <{len(lanes)} x i32> <{mask}>")
 
     def call(self, result: str, name: str, *operands: tuple[str, str]) -> str:
         """Calls an intrinsic and records its declaration. Operands are (type, value)."""

@@ -162,10 +162,8 @@ def _step(
             total = sums[r * vectors + v]
             if type.startswith("i"):
                 new.append(f.let(f"add {vector} {total}, {f.let(f'mul {vector} {left}, {right[v]}')}"))
-            elif machine.fused:
-                new.append(f.call(vector, f"llvm.fma.v{lanes}{SUFFIX[type]}", (vector, left), (vector, right[v]), (vector, total)))
             else:
-                new.append(f.let(f"fadd {vector} {total}, {f.let(f'fmul {vector} {left}, {right[v]}')}"))
+                new.append(f.add_product(machine, type, lanes, total, left, right[v]))
     return new
 
 

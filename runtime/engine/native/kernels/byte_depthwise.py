@@ -75,7 +75,7 @@ def _depthwise(formula: bool, signed: bool, name: str, machine: Machine) -> str:
                     place = f.at(depth, f.mul(t, 2), "i64")
                     offsets = f.load("i64", place), f.load("i64", f.beyond(place, 8))
                     weight = f.let(f"sext {both} {f.load(both, f.beyond(weights, f.mul(t, w_step)), 1)} to {wide}")
-                    return [byte_dots.add_pairs(f, lanes, s, pair(start, *offsets), weight) for s, start in zip(sums, starts)]
+                    return [byte_dots.add_pairs(f, machine, s, pair(start, *offsets), weight) for s, start in zip(sums, starts)]
 
                 def tap(t: str, *sums: str) -> list[str]:
                     offset, weight = f.load("i64", f.at(depth, t, "i64")), widened("sext", f.beyond(weights, f.mul(t, w_step)))

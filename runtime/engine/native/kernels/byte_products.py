@@ -12,6 +12,7 @@ import numpy as np
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen import byte_dots
+from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels import byte_depthwise, byte_winograd
 from populus.runtime.engine.native.kernels.byte_contraction import ByteProduct, Bytes
@@ -36,11 +37,11 @@ def is_product(task: Task) -> bool:
     return left.array.dtype.name in BYTES and right.array.dtype == np.int8 and out.dtype == np.int32
 
 
-def epilogue(formula: Formula, sums_type: np.dtype[np.generic] = INT32) -> Epilogue | None:
+def epilogue(formula: Formula, host: Machine, sums_type: np.dtype[np.generic] = INT32) -> Epilogue | None:
     """Builds the arguments of a formula on sums [rows, columns] of 32 bits; None if it has no kernel."""
     tape, literals = lifted(tape_of(formula.expr, tuple(sums_type if x is None else x.dtype for x in formula.inputs)))
     formula = Formula(formula.expr, [*formula.inputs, *(np.broadcast_to(a, formula.out.shape) for a in literals)], formula.out)
-    if tape.result < len(tape.operands) or not has_code(tape):
+    if tape.result < len(tape.operands) or not has_code(tape, host):
         return None
     arrays: list[Array] = []
     out = formula.out
@@ -129,7 +130,7 @@ class _Binding:
     ) -> bool:
         """Adds the product of all rows into c [rows, columns], or through the formula. Returns False without a kernel."""
         if formula is not None:
-            last = epilogue(formula)
+            last = epilogue(formula, self.library.host)
             if last is None:
                 return False
             self.launches.append(product.launch(a, rows, depth, right, None, 0, last))
@@ -219,7 +220,7 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
     if kernel == (3, 3) and groups == 1:
         plane = byte_winograd.Plane(channels, oc, out[0], out[1], byte_dots.lanes_of(library.host))
     if plane is not None and {*strides, *dilations} == {1} and channels == w.shape[2] and field_w.constant and turned is not None:
-        last_formula = epilogue(turned.at(slice(None), 0))
+        last_formula = epilogue(turned.at(slice(None), 0), library.host)
         if last_formula is not None and byte_winograd.suits(library.host, plane):
             return [*to.launches, byte_winograd.launch(library, task, plane, x[:, 0], to.transformed(w[0], plane), last_formula)]
     product = ByteProduct(library, oc, math.prod(kernel) * channels, x.dtype == np.int8, area[0])
@@ -244,7 +245,7 @@ def _depthwise(
 ) -> Launches | None:
     """Adds a convolution with one channel in and out of each group. y: [positions, channels]."""
     taps = w.reshape(w.shape[0], -1) if constant else seen_as(w, (w.shape[0], math.prod(w.shape[1:])))
-    ending = None if formula is None else epilogue(formula)
+    ending = None if formula is None else epilogue(formula, to.library.host)
     if taps is None or (formula is not None and ending is None) or (formula is None and y.strides[1] != 4):
         return None
     shape = byte_depthwise.weights_shape(to.library.host, taps.shape[1], taps.shape[0])

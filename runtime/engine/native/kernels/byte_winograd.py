@@ -126,8 +126,9 @@ def _transform(f: Function, signed: bool, lanes: int, places: Sequence[Sequence[
     f.loop(0, ic, channels, step=n)
 
 
-def _multiply(f: Function, lanes: int, v: str, u: str, m: str, pairs: str, tiles: str) -> None:
+def _multiply(f: Function, machine: Machine, v: str, u: str, m: str, pairs: str, tiles: str) -> None:
     """Emits m = v u of one point and one panel. `pairs`: of channels; blocks of tiles are whole."""
+    lanes = byte_dots.lanes_of(machine)
     vector, half = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     line = f.mul(pairs, 4)
 
@@ -141,7 +142,7 @@ def _multiply(f: Function, lanes: int, v: str, u: str, m: str, pairs: str, tiles
             for r, row in enumerate(rows):
                 pair = f.splat("i32", lanes, f.load("i32", f.at(row, i, "i32"), 4))
                 pair = f.let(f"bitcast {vector} {pair} to {half}")
-                new += [byte_dots.add_pairs(f, lanes, sums[r * VECTORS + q], pair, columns[q]) for q in range(VECTORS)]
+                new += [byte_dots.add_pairs(f, machine, sums[r * VECTORS + q], pair, columns[q]) for q in range(VECTORS)]
             return new
 
         sums = f.loop(0, pairs, step, [(vector, "zeroinitializer")] * (ROWS * VECTORS))
@@ -204,7 +205,7 @@ def _all(signed: bool, name: str, machine: Machine) -> str:
 
             def point(p: str) -> None:
                 a, b, c = (f.beyond(x, f.mul(p, plane)) for x, plane in ((v, v_plane), (right, u_plane), (m, m_plane)))
-                _multiply(f, lanes, a, b, c, pairs, used)
+                _multiply(f, machine, a, b, c, pairs, used)
 
             def back(ty: str, tx: str) -> None:
                 source = f.at(m, f.mul(f.add(f.mul(ty, across), tx), columns), "i32")

@@ -75,7 +75,7 @@ def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> li
     tape, numbers = lifted(tape_of(expr, tuple(a.dtype for a in inputs)))
     if tape.result < len(tape.operands):
         return copies(library, inputs[tape.result], out)
-    if not has_code(tape):
+    if not has_code(tape, library.host):
         return None
     inputs = [np.broadcast_to(a, out.shape) for a in inputs]
     same = tuple(i for i, a in enumerate(inputs) if _is(a, out))
@@ -97,9 +97,9 @@ def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> li
     return [Launch(library, formula_kernel(pattern), args, shape[0], _work(tape, out.size))]
 
 
-def has_code(tape: Tape) -> bool:
+def has_code(tape: Tape, host: Machine) -> bool:
     """Tells whether all steps of a tape have a native form. Remainders of floats are C's, and exact; it makes these known."""
-    return has_form(tape) and (all(s.name != "rem" for s in tape.steps) or c_functions(("fmod", "fmodf")))
+    return has_form(tape) and (all(s.name != "rem" for s in tape.steps) or c_functions(("fmod", "fmodf"), host))
 
 
 def formula_kernel(pattern: Pattern) -> Kernel:

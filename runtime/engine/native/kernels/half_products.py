@@ -112,7 +112,7 @@ def _multiply(
         formula = Formula(cast(Arg(1), f16), [None], c)
     elif n > 1 and c.strides[1] != 4:
         return None
-    last = None if formula is None else epilogue(formula, F32)
+    last = None if formula is None else epilogue(formula, library.host, F32)
     if formula is not None and last is None:
         return None
     args, units = half_tiles.arguments(steps, parts, rows, panels, c, n, c.strides[0])

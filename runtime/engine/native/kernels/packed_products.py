@@ -75,7 +75,7 @@ class _Columns:
     """
 
     def __init__(self, bits: int, words: int, zero: str, rows: int, rest: int, tail: bool, name: str, machine: Machine):
-        self.f, self.bits, self.words, self.zero, self.fused = Function(name), bits, words, zero, machine.fused
+        self.f, self.bits, self.words, self.zero, self.machine = Function(name), bits, words, zero, machine
         self.rows, self.rest, self.tail = rows, rest, tail
         f = self.f
         self.x, self.codes, self.scales, self.zeros, self.y = f.args("ppppp")
@@ -169,10 +169,7 @@ class _Columns:
         return [self._added(total, sum, scale) for total, sum in zip(totals, sums)]
 
     def _added(self, total: str, a: str, b: str) -> str:
-        f = self.f
-        if self.fused:
-            return f.call(FLOATS, f"llvm.fma.v{LANES}f32", (FLOATS, a), (FLOATS, b), (FLOATS, total))
-        return f.let(f"fadd {FLOATS} {total}, {f.let(f'fmul {FLOATS} {a}, {b}')}")
+        return self.f.add_product(self.machine, "float", LANES, total, a, b)
 
     def _of_blocks(self, s: str, place: str, type: str, left: str | None) -> str:
         """Emits a vector that has for each of 16 words the number of its block; 0 for blocks after the last."""

@@ -237,7 +237,7 @@ def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str
                     for q in range(late):
                         if (k := q * down + j) < tall:
                             across_k = weights[k * form.kernel[1] : (k + 1) * form.kernel[1]]
-                            under[q] = _met(f, form, vector, machine.fused, under[q], whole, across_k)
+                            under[q] = _met(f, form, vector, machine, under[q], whole, across_k)
                 o = f.sub(t, late - 1)
                 done, mask, count = part.ordered(under.pop()), written, f.sub(columns, begin)
                 if not machine.masks_freely:
@@ -305,16 +305,13 @@ def _whole_row(f: Function, form: Form, vector: str, taken: list[str]) -> list[s
     return [best]
 
 
-def _met(f: Function, form: Form, vector: str, fused: bool, total: str, row: list[str], weights: list[str]) -> str:
+def _met(f: Function, form: Form, vector: str, machine: Machine, total: str, row: list[str], weights: list[str]) -> str:
     """Adds a row to an output, one element after the other."""
     for i, value in enumerate(row):
         if not weights:
             total = combine(f, form.op, vector, total, value)
-        elif fused:
-            name = f"llvm.fma.v{vector[1:].split(maxsplit=1)[0]}{SUFFIX[form.type]}"
-            total = f.call(vector, name, (vector, value), (vector, weights[i]), (vector, total))
         else:
-            total = f.let(f"fadd {vector} {total}, {f.let(f'fmul {vector} {value}, {weights[i]}')}")
+            total = f.add_product(machine, form.type, machine.vector_bytes // BYTES[form.type], total, value, weights[i])
     return total
 
 

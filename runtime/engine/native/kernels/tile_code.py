@@ -45,7 +45,7 @@ def tile_code(code: TileCode, library: Library, task: Task) -> list[Launch] | No
     operands = {v: _operand(a) for v, a in arrays.items()}
     lane = _outermost(code, code.body)
     function = function_of(code, operands, scalars, lane)
-    if not c_functions(c for f in FLOATS.values() for c in _called(function.text, f.c, f.op, wide)):
+    if not c_functions((c for f in FLOATS.values() for c in _called(function.text, f.c, f.op, wide)), library.host):
         return None
     scratch = {v: _item(code, v, wide).itemsize * prod(shape) for v, shape in function.scratch.items()}
     shared = bool(lane) and not function.tracked and sum(scratch.values()) * BLOCKS <= SCRATCH_BYTES
