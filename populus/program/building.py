@@ -59,12 +59,15 @@ def build(
     embed: bool = False,
     states: Mapping[str, str] = {},
     compiler: str | None = None,
+    relaxed: bool = False,
 ) -> Built:
     """Builds a compiled model: writes `lib<name>.so`, `<name>.bin`, `populus.h`, `example.c` and a Makefile into a folder.
 
     The library needs neither Python nor this package. Equal models, options and versions of the tools give equal bytes.
 
-    - `cpu`: `native`, this CPU; `x86-64-v2`, `-v3` or `-v4`; `aarch64`, by a cross compiler.
+    - `cpu`: `native`, this CPU; `x86-64-v2`, `-v3` or `-v4`; `aarch64`, by a cross compiler; `wasm32`, for browsers and Node, without one:
+      it writes `<name>.wasm`, `<name>.bin`, `populus.mjs`, its types and `index.html`.
+    - `relaxed`: for `wasm32`, also `<name>.relaxed.wasm`, whose results have the bits of the native engine.
     - `embed`: the weights are inside the library instead of in `<name>.bin`.
     - `states`: inputs that a run keeps for the next, each with the output that replaces it.
     - `compiler`: the command of the C compiler; by default `CC`, or the first of `cc`, `gcc`, `clang` and ziglang that there is.
@@ -72,9 +75,10 @@ def build(
     Raises PopulusError for an unknown CPU, for a model that needs Python or the host, with the node that does, and without a compiler.
     """
     from populus.program.program import Program
-    from populus.runtime.engine.native.codegen.cpu import described
+    from populus.runtime.engine.native.codegen.cpu import WASM, described
     from populus.runtime.engine.native.frozen.link import compiler as compiler_of
     from populus.runtime.engine.native.frozen.link import link
+    from populus.runtime.engine.native.frozen.web import write_web
 
     checked(program, Program, "program", "what populus.compile gives", PopulusError)
     checked(folder, (str, os.PathLike), "folder", "the path of a folder", PopulusError)
@@ -82,7 +86,12 @@ def build(
         raise PopulusError(f"name '{name}'; a library's name has letters, digits, '_', '-' and '.'")
     if name.lower() in SYSTEM:
         raise PopulusError(f"name '{name}'; lib{name}.so is a library of the system, which programs would link instead; give another")
-    command = compiler_of(described(cpu).architecture, compiler)
+    web = described(cpu).architecture == WASM
+    if web and embed:
+        raise PopulusError("embed puts weights into a library; for wasm32 they are in a file of their own")
+    if relaxed and not web:
+        raise PopulusError(f"relaxed is for wasm32; for {cpu} products are fused wherever its CPUs do so")
+    command = [] if web else compiler_of(described(cpu).architecture, compiler)
     frozen = frozen_program(program, cpu, states)
     target = Path(folder)
     try:
@@ -92,19 +101,23 @@ def build(
             identity = frozen.form.identity(kernel.key.encode() for kernel in frozen.kernels)
             weights = place / f"{name}.bin"
             frozen.form.write(weights, identity)
-            link(frozen, place, name, identity, command, embed)
+            if web:
+                write_web(frozen, place, name, identity, relaxed)
+            else:
+                link(frozen, place, name, identity, command, embed)
+                shutil.copyfile(TEMPLATES / "example.c", place / "example.c")
+                makefile = (TEMPLATES / "example.mk").read_text(encoding="utf-8")
+                (place / "Makefile").write_text(makefile.replace("@NAME@", name), encoding="utf-8")
             if embed:
                 weights.unlink()
-            shutil.copyfile(TEMPLATES / "example.c", place / "example.c")
-            makefile = (TEMPLATES / "example.mk").read_text(encoding="utf-8")
-            (place / "Makefile").write_text(makefile.replace("@NAME@", name), encoding="utf-8")
             files = sorted(place.iterdir())
             with replacing_all([target / file.name for file in files]) as partials:
                 for file, partial in zip(files, partials):
                     shutil.move(file, partial)
     except OSError as error:
         raise PopulusError(f"{target}: cannot be written: {error.strerror or error}") from error
-    return Built(target / f"lib{name}.so", None if embed else target / f"{name}.bin")
+    library = f"{name}.wasm" if web else f"lib{name}.so"
+    return Built(target / library, None if embed else target / f"{name}.bin")
 
 
 def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Frozen:

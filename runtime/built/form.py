@@ -29,7 +29,7 @@ HEAD, PAGE, ALIGNMENT = 256, 4096, 64  # bytes
 SUMS = 7  # the number of the first of two words that have the sums of all others
 PIECE = 1 << 13  # rows of 8 words that are summed at a time
 IN, OUT = 16, 17  # kinds of steps beside those of a walk: IN or OUT number place elements from to
-MACHINES = {"x86_64": 62, "aarch64": 183}  # ELF's numbers
+MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "wasm32": int.from_bytes(b"wasm", "little")}  # ELF's numbers, where it has one
 
 # Features of a CPU that code may use, in the order of their bits; the runtime checks the same table.
 FEATURES: dict[str, tuple[str, ...]] = {
@@ -40,6 +40,8 @@ FEATURES: dict[str, tuple[str, ...]] = {
         *("avxneconvert", "avxifma"),
     ),
     "aarch64": ("neon", "dotprod", "fullfp16", "fp16fml", "sve", "sve2", "i8mm", "bf16", "lse", "rcpc"),
+    "riscv64": ("m", "a", "f", "d", "c", "v"),
+    "wasm32": ("simd128",),
 }
 
 

@@ -1,0 +1,273 @@
+// Loads and runs a program that `populus build --cpu wasm32` wrote. form.py describes the file of weights, step_loop.py the steps.
+
+const NAME = "@NAME@", RELAXED = "@RELAXED@"; // RELAXED: empty without a relaxed module
+const HEAD = ["magic", "version", "id0", "id1", "machine", "features", "size", "sum0", "sum1", "steps", "words", "relocs", "memory",
+  "inputs", "outputs", "states", "atWords", "atRelocs", "atTensors", "atTexts", "texts", "atData"];
+const HEADER = 256, PAGE = 65536, IN = 16, OUT = 17, SUMS = 7, RECORD = 56, VERSION = 2n;
+const MAGIC = 0x0073756c75706f70n, MACHINE = 0x6d736177n;
+const FORMS = [["float32", Float32Array], ["uint8", Uint8Array], ["int8", Int8Array], ["uint16", Uint16Array], ["int16", Int16Array],
+  ["int32", Int32Array], ["int64", BigInt64Array], , ["bool", Uint8Array], ["float16", Uint16Array], ["float64", Float64Array],
+  ["uint32", Uint32Array], ["uint64", BigUint64Array], , , ["bfloat16", Uint16Array], ["float8_e4m3fn", Uint8Array],
+  ["float8_e4m3fnuz", Uint8Array], ["float8_e5m2", Uint8Array], ["float8_e5m2fnuz", Uint8Array], ["uint4", Uint8Array], ["int4", Int8Array],
+  ["float4_e2m1fn", Uint8Array], ["float8_e8m0fnu", Uint8Array], ["uint2", Uint8Array], ["int2", Int8Array]]; // of element types, from 1 on
+const FLOAT32 = 1;
+// A module with one function of v128.const, and one with f32x4.relaxed_madd.
+const SIMD = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 22, 1, 20, 0, 253, 12, ...Array(16).fill(0), 11];
+const MADD = [0, 97, 115, 109, 1, 0, 0, 0, 1, 7, 1, 96, 2, 123, 123, 1, 123, 3, 2, 1, 0, 10, 13, 1, 11, 0, 32, 0, 32, 1, 32, 0, 253, 133, 2, 11];
+const accepted = (code) => WebAssembly.validate(new Uint8Array(code));
+const up = (n, to) => Math.ceil(n / to) * to;
+const listed = (tensors) => tensors.map((t) => t.name).join(", ") || "none";
+const inNode = () => Boolean(globalThis.process?.versions?.node);
+
+async function* pieces(source, what) { // of a file, as they come
+  if (!(source instanceof URL)) {
+    if (!(source instanceof ArrayBuffer) && !ArrayBuffer.isView(source)) throw new Error(`${what}: a URL or bytes are expected`);
+    yield ArrayBuffer.isView(source) ? new Uint8Array(source.buffer, source.byteOffset, source.byteLength) : new Uint8Array(source);
+    return;
+  }
+  try {
+    if (source.protocol === "file:" && inNode()) {
+      yield* (await import("node:fs")).createReadStream(source, { highWaterMark: 1 << 20 });
+      return;
+    }
+    const answer = await fetch(source);
+    if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
+    const reader = answer.body.getReader();
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } catch (error) {
+    throw new Error(`${what} cannot be read: ${error.message}`);
+  }
+}
+
+async function whole(source, what) {
+  const found = [];
+  for await (const piece of pieces(source, what)) found.push(piece);
+  if (found.length === 1) return found[0];
+  const bytes = new Uint8Array(found.reduce((n, piece) => n + piece.length, 0));
+  let at = 0;
+  for (const piece of found) bytes.set(piece, at), (at += piece.length);
+  return bytes;
+}
+
+function checked(bytes) { // the identity of a module that is whole: its last section ends with it and with the sum of all before
+  let sum = 0x811c9dc5;
+  const end = bytes.length - 4;
+  for (let i = 0; i < end; i++) sum = Math.imul(sum ^ bytes[i], 0x01000193);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  if (end < 24 || view.getUint32(end, true) !== sum >>> 0) throw new Error("the module is cut or changed; build it again");
+  return [view.getBigUint64(end - 16, true), view.getBigUint64(end - 8, true)];
+}
+
+function folded(columns) { // as in form.py
+  let found = 0n;
+  for (const column of columns) {
+    found = BigInt.asUintN(64, (found ^ column) * 0xbf58476d1ce4e5b9n);
+    found ^= found >> 31n;
+  }
+  return found;
+}
+
+function arraysOf(type) {
+  const own = FORMS[type - 1][1];
+  if (own === Uint16Array && FORMS[type - 1][0] === "float16" && globalThis.Float16Array) return [own, globalThis.Float16Array];
+  return own === Uint8Array ? [own, Uint8ClampedArray] : [own];
+}
+
+class Program {
+  #memory; #exports; #at; #h = {}; #words; #tensors = {};
+
+  static async _loaded(module, weights, { relaxed, progress }) {
+    const p = new Program(), bytes = await module, identity = checked(bytes);
+    p.#memory = new WebAssembly.Memory({ initial: 32 });
+    const env = { memory: p.#memory, fmod: (a, b) => a % b, fmodf: (a, b) => a % b };
+    p.#exports = (await WebAssembly.instantiate(bytes, { env })).instance.exports;
+    const one = 1 + 2 ** -12; // its square has a bit that a product which is rounded before it is added does not have
+    p.bits = p.#exports.fused(one, one, -1 - 2 ** -11) === 2 ** -24 ? "native" : "unfused";
+    p.relaxed = relaxed;
+    await p.#store(weights, identity, progress);
+    p.#bind();
+    return p;
+  }
+
+  #reserve(end) {
+    const more = Math.ceil((end - this.#memory.buffer.byteLength) / PAGE);
+    try {
+      if (more > 0) this.#memory.grow(more);
+    } catch {
+      throw new Error(`the program needs ${Math.ceil(end / 2 ** 20)} MiB of memory, which the browser does not give`);
+    }
+  }
+
+  async #store(weights, identity, progress) {
+    const at = (this.#at = up(this.#exports.heap.value, 4096)), h = this.#h;
+    let known = 0;
+    this.#reserve(at + HEADER);
+    for await (const piece of weights) {
+      let from = 0;
+      while (from < piece.length) {
+        const take = Math.min(piece.length - from, (known < HEADER ? HEADER : h.size) - known);
+        if (take <= 0) throw new Error(`the weights have more than ${h.size} bytes; both files come from one build`);
+        new Uint8Array(this.#memory.buffer).set(piece.subarray(from, from + take), at + known);
+        from += take;
+        known += take;
+        if (known === HEADER) this.#readHead(identity);
+      }
+      if (progress) progress(known, h.size ?? known);
+    }
+    if (known !== h.size) throw new Error(`the weights have ${known} bytes instead of ${h.size ?? `at least ${HEADER}`}; the file is cut`);
+    const end = up(at + h.size, 64);
+    this.#reserve(end + 128);
+    const head = new BigUint64Array(this.#memory.buffer, at, HEADER / 8), sums = head.slice(SUMS, SUMS + 2);
+    head.fill(0n, SUMS, SUMS + 2);
+    this.#exports.sums(at, BigInt(h.size / 64), end);
+    const found = new BigUint64Array(this.#memory.buffer, end, 16).slice();
+    if (folded(found.subarray(0, 8)) !== sums[0] || folded(found.subarray(8)) !== sums[1]) throw new Error("the weights are changed; build them again");
+    this.#words = end;
+    const arena = up(end + 8 * h.words, 128);
+    this.#reserve(arena + h.memory);
+    new Uint8Array(this.#memory.buffer).fill(0, end, Math.min(end + 128, this.#memory.buffer.byteLength));
+    h.arena = arena;
+  }
+
+  #readHead(identity) {
+    const head = new BigUint64Array(this.#memory.buffer, this.#at, HEADER / 8), h = this.#h;
+    HEAD.forEach((name, i) => (h[name] = Number(head[i])));
+    if (head[0] !== MAGIC || head[1] !== VERSION || head[4] !== MACHINE) throw new Error("the weights are no file of a program for wasm32");
+    if (head[2] !== identity[0] || head[3] !== identity[1]) throw new Error("the weights are those of another module; both come from one build");
+    if (h.size < HEADER || h.size % 64 || h.size > 2 ** 32) throw new Error("the weights are changed; build them again");
+    this.#reserve(this.#at + h.size);
+  }
+
+  #bind() { // adds addresses to the words
+    const h = this.#h, at = this.#at, buffer = this.#memory.buffer;
+    new Uint8Array(buffer).copyWithin(this.#words, at + h.atWords, at + h.atWords + 8 * h.words);
+    const low = new Int32Array(buffer, this.#words, 2 * h.words), bases = [1, at, h.arena, this.#words]; // a kernel is a slot of the table, from 1 on
+    for (const r of new Uint32Array(buffer, at + h.atRelocs, h.relocs)) {
+      const word = 2 * (r >>> 2);
+      low[word] += bases[r & 3];
+      low[word + 1] = 0;
+    }
+    let first = 0;
+    for (const role of ["inputs", "outputs", "states"]) {
+      this.#tensors[role] = Array.from({ length: h[role] }, (_, i) => this.#tensor(first + i));
+      this[role] = this.#tensors[role].map(({ name, type, shape }) => Object.freeze({ name, type, shape }));
+      first += h[role];
+    }
+  }
+
+  #tensor(number) {
+    const longs = new DataView(this.#memory.buffer), at = this.#at;
+    const long = (offset) => Number(longs.getBigInt64(at + offset, true));
+    const [name, shape, code, rank, , place, kept] = Array.from({ length: 7 }, (_, i) => long(this.#h.atTensors + RECORD * number + 8 * i));
+    const sizes = Object.freeze(Array.from({ length: rank }, (_, i) => long(shape + 8 * i)));
+    return { name: this.#text(name), type: FORMS[code - 1][0], shape: sizes, code, place, kept, size: sizes.reduce((a, b) => a * b, 1) };
+  }
+
+  #text(offset) {
+    const bytes = new Uint8Array(this.#memory.buffer), begin = this.#at + offset;
+    return new TextDecoder().decode(bytes.subarray(begin, bytes.indexOf(0, begin)));
+  }
+
+  #fitting(what, tensor, given) { // the elements of an argument that fits a tensor
+    const named = `${what} '${tensor.name}'`, shaped = given && !ArrayBuffer.isView(given) && ArrayBuffer.isView(given.data);
+    const array = shaped ? given.data : given, [own] = arraysOf(tensor.code);
+    if (!arraysOf(tensor.code).some((a) => array instanceof a))
+      throw new Error(`${named} is ${array?.constructor?.name ?? array}; ${tensor.type} needs ${own.name}`);
+    if (shaped && (given.shape?.length !== tensor.shape.length || tensor.shape.some((n, i) => n !== given.shape[i])))
+      throw new Error(`${named} has shape [${given.shape}]; the program has [${tensor.shape}]`);
+    if (array.length !== tensor.size) throw new Error(`${named} has ${array.length} elements; the program has ${tensor.size}, [${tensor.shape}]`);
+    return array instanceof own ? array : new own(array.buffer, array.byteOffset, array.length);
+  }
+
+  #put(named, array, place, from, to) {
+    const target = new FORMS[to - 1][1](this.#memory.buffer, place, array.length);
+    if (from === to) return target.set(array);
+    for (let i = 0; i < array.length; i++) {
+      const value = Number(array[i]);
+      target[i] = value;
+      if (to === FLOAT32 ? Number.isFinite(value) && !Number.isFinite(target[i]) : BigInt(target[i]) !== array[i])
+        throw new Error(`${named} has a value that the program cannot hold; it was built for narrower types`);
+    }
+  }
+
+  #taken(place, size, from, to) {
+    const source = new FORMS[from - 1][1](this.#memory.buffer, place, size), wide = FORMS[to - 1][1];
+    return from === to ? source.slice() : wide.from(source, from === FLOAT32 ? Number : BigInt);
+  }
+
+  run(inputs) {
+    const known = this.#tensors.inputs, given = inputs ?? {};
+    for (const name of Object.keys(given))
+      if (!known.some((t) => t.name === name)) throw new Error(`there is no input '${name}'; there are ${listed(known)}`);
+    const arrays = known.map((t) => {
+      if (!Object.hasOwn(given, t.name)) throw new Error(`input '${t.name}' is missing`);
+      return this.#fitting("input", t, given[t.name]);
+    });
+    const rows = new Int32Array(this.#memory.buffer, this.#words, 16 * this.#h.steps), outputs = {};
+    for (let step = 0; ; step++) {
+      const came = this.#walked(step);
+      step = came >>> 2;
+      if (came & 3) throw new Error(this.#refusal(step));
+      const [kind, number, place, size, from, to] = Array.from({ length: 6 }, (_, i) => rows[16 * step + 2 * i] >>> 0);
+      if (kind === IN) this.#put(`input '${known[number].name}'`, arrays[number], place, from, to);
+      else if (kind === OUT) outputs[this.#tensors.outputs[number].name] = this.#taken(place, size, from, to);
+      else return outputs;
+    }
+  }
+
+  #walked(step) {
+    try {
+      return Number(this.#exports.walk(this.#words, 0, BigInt(step), 1n << 62n));
+    } catch (error) {
+      throw new Error(`the program failed at or after step ${step}: ${error.message}`);
+    }
+  }
+
+  #refusal(step) {
+    const longs = new DataView(this.#memory.buffer), begin = this.#at + this.#h.atTexts;
+    for (let i = 0; i < this.#h.texts; i++)
+      if (Number(longs.getBigInt64(begin + 16 * i, true)) === step) return this.#text(Number(longs.getBigInt64(begin + 16 * i + 8, true)));
+    return `step ${step} refused a value`;
+  }
+
+  #state(name) {
+    const found = this.#tensors.states.find((t) => t.name === name);
+    if (!found) throw new Error(`there is no state '${name}'; there are ${listed(this.#tensors.states)}`);
+    return found;
+  }
+
+  state(name) {
+    const t = this.#state(name);
+    return this.#taken(this.#h.arena + t.place, t.size, t.kept, t.code);
+  }
+
+  setState(name, value) {
+    const t = this.#state(name);
+    this.#put(`state '${name}'`, this.#fitting("state", t, value), this.#h.arena + t.place, t.code, t.kept);
+  }
+}
+
+export async function load(source = new URL(`./${NAME}.wasm`, import.meta.url), options = {}) {
+  if (!accepted(SIMD)) throw new Error("this browser has no WebAssembly SIMD; Chromium 91, Firefox 89, Safari 16.4 and later have it");
+  const bytes = !(source instanceof URL) && typeof source === "object";
+  const base = bytes ? source : new URL(source, globalThis.location?.href ?? import.meta.url);
+  const both = bytes ? Boolean(base.relaxed) : Boolean(RELAXED), relaxed = (options.relaxed ?? both) && accepted(MADD);
+  if (options.relaxed && !both) throw new Error("this build has no relaxed module; build it with --relaxed");
+  const stem = bytes ? "" : base.href.replace(/\.wasm$/, "");
+  const module = whole(bytes ? (relaxed ? base.relaxed : base.module) : new URL(`${stem}${relaxed ? `.${RELAXED}wasm` : ".wasm"}`), "the module");
+  const weights = pieces(bytes ? base.weights : new URL(`${stem}.bin`), "the weights");
+  const begun = weights.next(); // while the module comes
+  begun.catch(() => {});
+  const rest = (async function* () {
+    const { done, value } = await begun;
+    if (!done) yield value;
+    yield* weights;
+  })();
+  const program = await Program._loaded(module, rest, { relaxed, progress: options.progress });
+  if (options.bits && program.bits !== options.bits) throw new Error(`the program has ${program.bits} bits here, and ${options.bits} ones are asked for`);
+  return program;
+}

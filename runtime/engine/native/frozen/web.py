@@ -1,0 +1,65 @@
+"""Frozen program for browsers and Node: a WebAssembly module of its kernels and of the engine's walk, and the page around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from populus.dialects.support.diagnostics import PopulusError
+from populus.runtime import built
+from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.jit import Kernel, file_object
+from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.frozen.freeze import Frozen
+from populus.runtime.engine.native.frozen.wasm_link import STACK, linked
+from populus.runtime.engine.native.run.step_loop import WALK
+
+TEMPLATES = Path(built.__file__).parent
+PAGE, TYPES, LOADER = "index.html", "populus.d.mts", "populus.mjs"
+MOST = 1 << 32  # bytes that a module addresses
+
+
+def _sums(name: str, machine: Machine) -> str:
+    """Emits `void sums(data, rows, into)`: the 8 sums of a file's words, then those of these sums after each row, as in form.py."""
+    f, vector = Function(name, "ptr %data, i64 %rows, ptr %into", "void"), "<2 x i64>"
+
+    def row(i: str, *sums: str) -> list[str]:
+        place = f.beyond("%data", f.mul(i, 64))
+        words = [f.let(f"add {vector} {sums[j]}, {f.load(vector, f.beyond(place, 16 * j), 8)}") for j in range(4)]
+        return words + [f.let(f"add {vector} {sums[4 + j]}, {words[j]}") for j in range(4)]
+
+    for j, total in enumerate(f.loop(0, "%rows", row, [(vector, "zeroinitializer")] * 8)):
+        f.store(vector, total, f.beyond("%into", 16 * j), 8)
+    return f.done("void")
+
+
+def _fused(name: str, machine: Machine) -> str:
+    """Emits `float fused(a, b, total)`: `total + a b`, as products of this module add it."""
+    f = Function(name, "float %a, float %b, float %total", "float")
+    a, b, total = (f.splat("float", 4, value) for value in ("%a", "%b", "%total"))
+    sums = f.add_product(machine, "float", 4, total, a, b)
+    return f.done(f"float {f.let(f'extractelement <4 x float> {sums}, i64 0')}")
+
+
+OWN = {"walk": WALK, "sums": Kernel("sums of a file", _sums), "fused": Kernel("fused", _fused)}
+
+
+def module(frozen: Frozen, machine: Machine, identity: bytes) -> bytes:
+    """Builds the module of a frozen program for a machine, which is its plan or that with relaxed vectors."""
+    objects = [file_object(kernel, machine) for kernel in (*frozen.kernels, *OWN.values())]
+    return linked(objects, [kernel.name for kernel in frozen.kernels], {name: kernel.name for name, kernel in OWN.items()}, identity)
+
+
+def write_web(frozen: Frozen, folder: Path, name: str, identity: bytes, relaxed: bool) -> None:
+    """Writes `<name>.wasm`, with `relaxed` also `<name>.relaxed.wasm`, the loader, its types and a page beside the weights.
+
+    Raises PopulusError for a program that 4 GiB of memory do not hold.
+    """
+    needed = STACK + (folder / f"{name}.bin").stat().st_size + frozen.form.memory + frozen.form.words.nbytes
+    if needed >= MOST:
+        raise PopulusError(f"the program needs {needed / 1e9:.1f} GB of memory; wasm32 has 4.3 GB")
+    (folder / f"{name}.wasm").write_bytes(module(frozen, frozen.plan, identity))
+    if relaxed:
+        (folder / f"{name}.relaxed.wasm").write_bytes(module(frozen, frozen.plan.relaxed(), identity))
+    for file in (LOADER, TYPES, PAGE):
+        text = (TEMPLATES / file).read_text(encoding="utf-8")
+        (folder / file).write_text(text.replace("@NAME@", name).replace("@RELAXED@", "relaxed." if relaxed else ""), encoding="utf-8")

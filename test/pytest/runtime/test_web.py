@@ -1,0 +1,216 @@
+"""Programs built for wasm32: without a compiler, with the native engine's bits in Node, and refused if they do not fit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import populus
+from benchmarks.models import LIGHT, randomised
+from fuzz import graphs
+from helpers import web
+from helpers.web import Run, needs_node
+from populus.dialects.support.diagnostics import PopulusError
+from populus.runtime.engine.native.codegen.cpu import machine
+
+CASES = (
+    *("conv_with_autopad_same", "convtranspose_pads", "maxpool_2d_dilations", "averagepool_2d_pads_count_include_pad"),
+    *(
+        "gemm_all_attributes",
+        "matmul_4d",
+        "lstm_with_peepholes",
+        "gru_defaults",
+        "softmax_axis_1",
+        "layer_normalization_4d_axis1",
+        "erf",
+        "exp",
+        "log",
+        "pow",
+    ),
+    *(
+        "mod_mixed_sign_float32",
+        "mod_mixed_sign_int64",
+        "argmax_default_axis_random",
+        "where_example",
+        "gather_1",
+        "scatter_elements_with_axis",
+        "einsum_sum",
+    ),
+    *("globalaveragepool", "depthtospace_example", "cast_FLOAT_to_FLOAT16", "cast_FLOAT16_to_FLOAT"),
+    *(
+        "qlinearmatmul_2D_uint8_float32",
+        "qlinearconv",
+        "convinteger_with_padding",
+        "matmulinteger",
+        "dequantizelinear",
+        "attention_4d",
+        "instancenorm_example",
+        "tril",
+    ),
+)
+
+
+def normal(*shape):
+    return np.random.default_rng(list(shape)).standard_normal(shape).astype(np.float32)
+
+
+def model(nodes, inputs, outputs, constants=()):
+    """A model of f32 inputs and outputs, unless an entry has a type."""
+
+    def infos(entries):
+        return [helper.make_tensor_value_info(e[0], e[2] if len(e) > 2 else TensorProto.FLOAT, e[1]) for e in entries]
+
+    tensors = [numpy_helper.from_array(array, name) for name, array in dict(constants).items()]
+    graph = helper.make_graph(nodes, "g", infos(inputs), infos(outputs), tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def net():
+    """Convolution, pooling, a product, softmax: packed weights, tables of offsets, scratch memory."""
+    weights = {"w": normal(8, 3, 3, 3), "b": normal(8), "m": normal(128, 10), "shape": np.array([2, -1])}
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], name="relu"),
+        helper.make_node("MaxPool", ["r"], ["p"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Reshape", ["p", "shape"], ["f"], name="reshape"),
+        helper.make_node("MatMul", ["f", "m"], ["l"], name="product"),
+        helper.make_node("Softmax", ["l"], ["y"], name="softmax"),
+    ]
+    return model(nodes, [("x", [2, 3, 8, 8])], [("y", [2, 10]), ("l", [2, 10])], weights)
+
+
+def lstm():
+    """A counted loop, whose counter is a word of the program."""
+    weights = {"w": normal(1, 64, 8), "r": normal(1, 64, 16)}
+    nodes = [helper.make_node("LSTM", ["x", "w", "r"], ["y"], name="lstm", hidden_size=16)]
+    return model(nodes, [("x", [6, 1, 8])], [("y", [6, 1, 1, 16])], weights)
+
+
+def gather():
+    nodes = [helper.make_node("Gather", ["table", "i"], ["y"], name="rows")]
+    return model(nodes, [("i", [3], TensorProto.INT64)], [("y", [3, 4])], {"table": normal(5, 4)})
+
+
+def squeezenet():
+    return randomised(LIGHT / "light_squeezenet.onnx", logits=True)
+
+
+def compiled(proto, **options):
+    return populus.compile(proto, target="host", engine="native", **options)
+
+
+def built(program, folder, **options):
+    populus.build(program, folder, cpu="wasm32", relaxed=True, **options)
+    return folder
+
+
+def alike(came, expected, relaxed=True):
+    """Outputs of a run against the native engine's: bit for bit where both fuse products, or neither does."""
+    assert "error" not in came, came
+    (run,) = came["runs"]
+    assert "error" not in run, run
+    assert list(run["outputs"]) == list(expected)
+    assert came["relaxed"] == relaxed
+    for name, e in expected.items():
+        if (came["bits"] == "native") == machine().fused:
+            assert run["outputs"][name] == e.tobytes(), name
+        else:
+            close(np.frombuffer(run["outputs"][name], e.dtype), e)
+
+
+def close(found, expected):
+    """Two roundings instead of one."""
+    if expected.dtype.kind in "biu":
+        assert np.abs(found.astype(np.int64) - expected.ravel().astype(np.int64)).max(initial=0) <= 1
+        return
+    most = np.abs(expected[np.isfinite(expected)]).max(initial=1e-30)
+    np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=float(most) * (2e-3 if expected.dtype.itemsize < 4 else 2e-6))
+
+
+@needs_node
+@pytest.mark.parametrize("make", [net, lstm, gather, squeezenet])
+def test_both_modules_give_the_results_of_the_native_engine(make, tmp_path):
+    program = compiled(make())
+    folder, inputs = built(program, tmp_path), program.signature.random()
+    expected = program.run(inputs)
+    relaxed, plain = web.ran([Run(folder, [inputs]), Run(folder, [inputs], {"relaxed": False})])
+    alike(relaxed, expected)
+    alike(plain, expected, relaxed=False)
+    assert plain["bits"] == "unfused"
+
+
+@needs_node
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="compares with x86-64-v2, whose products are rounded twice too")
+def test_the_module_without_relaxed_vectors_has_the_bits_of_a_cpu_without_fused_products(tmp_path, monkeypatch):
+    built(compiled(net()), tmp_path)
+    monkeypatch.setenv("POPULUS_NATIVE_CPU", "x86-64-v2")
+    program = compiled(net())
+    inputs = program.signature.random()
+    ((run,),) = [came["runs"] for came in web.ran([Run(tmp_path, [inputs], {"relaxed": False})])]
+    assert run["outputs"] == {name: y.tobytes() for name, y in program.run(inputs).items()}
+
+
+@needs_node
+def test_cases_of_onnx_give_the_results_of_the_native_engine(tmp_path):
+    from onnx.backend.test.loader import load_model_tests
+
+    models = {case.name.removeprefix("test_"): case.model for case in load_model_tests(kind="node")}
+    agreed([(name, models[name], None) for name in CASES], tmp_path)
+
+
+@needs_node
+def test_random_graphs_give_the_results_of_the_native_engine(tmp_path):
+    seeds = range(16)
+    assert agreed([(str(s), g := graphs.graph(s), graphs.inputs(g, s)) for s in seeds], tmp_path) >= 8
+
+
+def agreed(cases, folder):
+    """Builds and runs cases, those that build refuses aside; the number of the others."""
+    made = []
+    for name, proto, inputs in cases:
+        program = compiled(proto)
+        given = program.signature.random() if inputs is None else inputs
+        try:
+            run = Run(built(program, folder / name), [given])
+        except PopulusError:
+            if inputs is None:
+                raise
+            continue
+        made.append((run, program.run(given), name))
+    for came, (_, expected, name) in zip(web.ran([run for run, _, _ in made]), made):
+        try:
+            alike(came, expected)
+        except AssertionError as error:
+            raise AssertionError(f"case {name}: {error}") from error
+    return len(made)
+
+
+def test_no_compiler_no_linker_and_no_node_are_needed(tmp_path):
+    onnx.save(net(), tmp_path / "net.onnx")
+    words = [sys.executable, "-m", "populus.tools.main", "build", "net.onnx", "--cpu", "wasm32", "--relaxed", "-o", "out"]
+    environment = {name: value for name, value in os.environ.items() if name != "CC"} | {"PATH": str(tmp_path)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    files = sorted(p.name for p in (tmp_path / "out").iterdir())
+    assert files == ["index.html", "net.bin", "net.relaxed.wasm", "net.wasm", "populus.d.mts", "populus.mjs"]
+
+
+def test_two_builds_are_equal_byte_for_byte(tmp_path):
+    for name in "ab":
+        built(compiled(net()), tmp_path / name)
+    files = [{p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in "ab"]
+    assert files[0] == files[1]
+
+
+def test_what_is_not_for_wasm32_is_refused(tmp_path):
+    program = compiled(net())
+    with pytest.raises(PopulusError, match=r"embed puts weights into a library; for wasm32"):
+        populus.build(program, tmp_path, cpu="wasm32", embed=True)
+    with pytest.raises(PopulusError, match=r"relaxed is for wasm32"):
+        populus.build(program, tmp_path, relaxed=True)
