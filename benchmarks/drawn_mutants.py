@@ -80,6 +80,7 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("runtime/codelets/winograd", ("runtime/test_winograd.py",)),
     ("runtime/codelets/packed", ("runtime/test_packed_products.py",)),
     ("runtime/codelets/fill", ("runtime/test_codelets.py", "runtime/test_poprand.py")),
+    ("runtime/codelets/contraction", ("runtime/test_codelets.py", "runtime/test_half_sums.py", "runtime/test_numpy_engine.py")),
     ("runtime/codelets/", ("runtime/test_codelets.py", "runtime/test_numpy_engine.py")),
     ("lowering/popops/narrow", ("lowering/test_options.py", "tools/test_populus_run.py")),
     ("lowering/popops/powers", ("lowering/test_powers.py",)),

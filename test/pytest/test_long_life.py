@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +122,23 @@ def test_code_that_another_thread_drops_is_freed_later(tmp_path, monkeypatch):
         assert len(jit._DROPPED) == waiting + 1
     library.load([kernel(4)])
     assert not jit._DROPPED
+
+
+def test_a_thread_that_drops_code_leaves_llvm_to_the_others(tmp_path, monkeypatch):
+    monkeypatch.setenv("POPULUS_CACHE", str(tmp_path))
+    monkeypatch.setattr(jit, "RECENT", 0)
+    code, entered = Library(machine()).load([kernel(6)]), list[bool]()
+    del code
+
+    def enter() -> None:
+        entered.append(jit._LLVM.lock.acquire(blocking=False))
+        if entered[0]:
+            jit._LLVM.lock.release()
+
+    other = threading.Thread(target=enter)
+    other.start()
+    other.join()
+    assert entered == [True]
 
 
 def test_each_manager_of_passes_is_freed_once(monkeypatch):

@@ -199,6 +199,14 @@ def test_the_library_needs_only_the_c_library(folder):
         assert all(len(line.split()[-1]) < 30 for line in defined.splitlines()), "a kernel is visible"
 
 
+def test_the_code_of_a_library_is_not_written_when_it_is_loaded(folder):
+    if shutil.which("readelf") is None:
+        pytest.skip("needs readelf")
+    listed = subprocess.run(["readelf", "-d", folder / "libnet.so"], capture_output=True, text=True, check=True).stdout
+    assert "BIND_NOW" in listed
+    assert "TEXTREL" not in listed, "kernels are not code that a linker places anywhere"
+
+
 def example(folder):
     subprocess.run(["make", "-s", "-C", folder, "example"], check=True, capture_output=True)
     return folder / "example"

@@ -403,6 +403,8 @@ def test_changed_sources_make_another_object_only_if_the_text_differs(tmp_path, 
     assert compiled_with("first", 1)[:2] == (0, 1)
     assert compiled_with("second", 1)[:2] == (0, 1)  # a change elsewhere
     assert compiled_with("third", 2)[:2] == (1, 2)  # a change of what this kernel is made from
+    monkeypatch.setattr(jit, "compiler", lambda: "with other options of LLVM")
+    assert compiled_with("fourth", 2)[:2] == (1, 2)
 
 
 _COMPILED = shutil.ignore_patterns("__pycache__")  # which other processes of the tests write

@@ -8,6 +8,7 @@ import sys
 from math import ceil, cos, exp, expm1, floor, log, log1p, sin, sqrt, tan, tanh
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import f16, f32, f64, i32
@@ -218,6 +219,14 @@ def test_every_cut_and_engine_gives_the_same_bits(case, tiles):
             assert got == pytest.approx(expected, rel=2e-6, abs=1e-6)
         else:
             assert got.tobytes() == expected.tobytes(), engine
+
+
+def test_types_without_machine_code_are_left_to_numpy():
+    x = G.normal(size=37).astype(ml_dtypes.float8_e4m3fn)
+    compiled = populus.compile(program(leaky_in_test, [x], (37,), alpha=0.3), tiles=4, engine="native")
+    expected = result(leaky_in_test, (37,), x.dtype, inputs=[x], alpha=0.3)
+    assert compiled.run({"x0": x})["y"].tobytes() == expected.tobytes()
+    assert len(compiled.session.fallbacks) == 1
 
 
 def test_the_vertices_share_the_lanes():
