@@ -34,6 +34,12 @@ def ints(*values: int) -> NDArray[np.int64]:
     return np.array(values, np.int64)
 
 
+def without(place: int, hostile: ModelProto) -> ModelProto:
+    """Leaves out an input before those at `place`."""
+    hostile.graph.node[0].input.insert(place, "")
+    return hostile
+
+
 W = np.ones((3, 3, 3, 3), np.float32)
 RUN: dict[str, tuple[ModelProto, tuple[int, ...]]] = {
     "an empty tensor with a long row": (model("Relu", [[0, 2**50]]), (0, 2**50)),
@@ -61,6 +67,19 @@ REFUSED: dict[str, tuple[ModelProto, str]] = {
     "a reshape to 71 dimensions": (model("Reshape", [[4]], [ints(*[1] * 70, 4)]), "has 71 dimensions"),
     "an expansion to 71 dimensions": (model("Expand", [[4]], [ints(*[1] * 70, 4)]), "has 71 dimensions"),
     "dilations of 2^31": (model("Conv", [PICTURE], [W], dilations=[ROW, ROW]), "'node': Conv-11"),
+    "strides of 2^62": (model("Conv", [PICTURE], [W], strides=[LARGE, 1]), r"strides is \[4611686018427387904, 1\]; at most 2147483647"),
+    "strides of a window of 2^62": (
+        model("MaxPool", [PICTURE], kernel_shape=[2, 2], strides=[LARGE] * 2),
+        "strides is .*; at most 2147483647",
+    ),
+    "a transform of 2^31 samples": (
+        model("DFT", [[1, 8, 1]], [np.array(ROW)]),
+        "4611686018427387904 cosines; at most 268435456, 2.28",
+    ),
+    "frames longer than their signal": (
+        without(2, model("STFT", [[1, 64, 1]], [np.array(2**40), np.array(ROW)])),
+        "frame_length is 2147483648",
+    ),
     "pads of 2^31": (model("Conv", [PICTURE], [W], pads=[ROW] * 4), "a tensor has at most"),
     "a window of 2^31": (model("MaxPool", [PICTURE], kernel_shape=[ROW - 1] * 2, pads=[ROW // 2] * 4), "a window has 2147483647 elements"),
     "leading dimensions below none": (model("GatherND", [[2, 3, 4]], [ints([1], [0])], batch_dims=-3), "batch_dims is -3; at least 0"),

@@ -19,12 +19,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+MOST = 1 << 28  # elements of a matrix
+
+
 def waves(n: int, frequencies: int) -> tuple[NDArray[Any], NDArray[Any]]:
     """Computes the cosines and sines of 2 pi j k / n: two arrays [n, frequencies].
 
-    The product j k is reduced modulo n first, so that the angle is exact.
+    The product j k is reduced modulo n first, so that the angle is exact. Raises PopulusError for matrices above 2 GiB.
     """
     import numpy as np
+
+    if n * frequencies > MOST:
+        raise PopulusError(f"{frequencies} frequencies of {n} samples take a matrix of {n * frequencies} cosines; at most {MOST}, 2^28")
 
     angle = 2 * np.pi * (np.outer(np.arange(n), np.arange(frequencies)) % n) / n
     return np.cos(angle), np.sin(angle)
@@ -110,7 +116,10 @@ def transformed(c: Conversion, parts: list[SSAValue], axis: int, n: int, frequen
 
 
 def stft(c: Conversion) -> Output:
-    """Converts STFT: frames, each multiplied by the window and transformed. Source: ONNX STFT-17."""
+    """Converts STFT: frames, each multiplied by the window and transformed.
+
+    Raises PopulusError for frames that are longer than the signal, and for a step below 1. Source: ONNX STFT-17.
+    """
     import numpy as np
 
     x, window = c.input(0), c.optional(2)
@@ -118,6 +127,10 @@ def stft(c: Conversion) -> Output:
         x = c.reshape(x, (*shape(x), 1))
     step = int(c.known(1).reshape(-1)[0])
     length = int(c.known(3).reshape(-1)[0]) if c.has(3) else shape(window)[0] if window is not None else shape(x)[1]
+    if step < 1:
+        raise PopulusError(f"frame_step is {step}; at least 1 is expected")
+    if not 1 <= length <= shape(x)[1]:
+        raise PopulusError(f"frame_length is {length}; 1 to {shape(x)[1]}, the length of the signal, is expected")
     frames = 1 + (shape(x)[1] - length) // step
     places = c.constant((np.arange(frames)[:, None] * step + np.arange(length)).astype(np.int32))
     rows = [Term(c, c.insert(popart.GatherOp(v, places, axis=1))) for v in halves(c, x)]

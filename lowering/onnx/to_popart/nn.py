@@ -19,16 +19,20 @@ from populus.lowering.onnx.misjudged import trains
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rule, Rules, element, shape
 from populus.lowering.onnx.to_popart.scatter import PoolWindows, pool_indices
 
+LONGEST = (1 << 31) - 1
+
 
 def spatial(c: Conversion, name: str, count: int) -> list[int]:
     """Gives a list attribute with one entry for each of `count` spatial dimensions; ones by default.
 
-    Raises PopulusError for a list of another length.
+    Raises PopulusError for a list of another length, and for entries above 2^31 - 1, which no tensor is as long as.
     """
     stated = c.get(name)
     values = [1] * count if not stated else [int(v) for v in stated]
     if len(values) != count:
         raise PopulusError(f"{name} has {len(values)} entries; one for each of {count} spatial dimensions is expected")
+    if max(values, default=0) > LONGEST:
+        raise PopulusError(f"{name} is {values}; at most {LONGEST}, 2^31 - 1, is expected")
     return values
 
 
