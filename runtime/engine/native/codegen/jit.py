@@ -116,23 +116,14 @@ def kept_object(kernel: Kernel, plan: Machine, made: Callable[[], None], emitted
     `emitted`: the CPU whose instructions it has, by default `plan`'s.
     """
     host = emitted or plan
-<<<<<<< HEAD
     of = [host.triple, host.cpu, host.features, host.llvmlite]
-    # The text's hash names the object. The package's hash finds the text's without emitting it, so no source can be forgotten.
-=======
-    of = [host.triple, host.cpu, host.features, host.llvmlite, "file" if file else ""]
     # The text's hash, with that of this file, which chooses LLVM's options, names the object. The package's hash finds it without
     # emitting the text, so no source can be forgotten.
->>>>>>> e95cb8b (An object of machine code is named by LLVM's options too)
     asked = _hashed(kernel.key, package_hash(), plan.triple, plan.cpu, plan.features, *of)
     if (known := object_cache.get(asked)) is not None and (content := _object(kernel, known.decode())) is not None:
         return content
     text = kernel.build(kernel.name, plan)
-<<<<<<< HEAD
-    named = _hashed(text, *of, "vectors" if kernel.vectors else "")
-=======
-    named = _hashed(text, compiler(), *of)
->>>>>>> e95cb8b (An object of machine code is named by LLVM's options too)
+    named = _hashed(text, compiler(), *of, "vectors" if kernel.vectors else "")
     content = _object(kernel, named)
     if content is None:
         made()
