@@ -60,22 +60,27 @@ def oracle(built: Built, names: Sequence[str], model: ModelProto | None = None) 
         return {n: np.asarray(a).astype(chain.types[n]) for n, a in zip(names, found)}
 
 
-def moved(built: Built, factor: float, sign: int | None, seed: int = 0) -> ModelProto:
-    """The model with the value in the middle moved by about what rounding may move it: up, down, or each element either way."""
+def noise(built: Built, value: Array, factor: float, sign: int | None, seed: int = 0) -> Array:
+    """About what rounding may move a value by: up, down, or each element either way."""
+    epsilon, size = EPSILON[value.dtype], np.abs(np.where(np.isfinite(value), value, 0).astype(np.float64))
+    spread = (epsilon if built.case.rows[0].terms else 16 * min(2.0**-24, epsilon)) * np.sqrt(np.mean(size**2))
+    signs = np.full(value.shape, sign) if sign is not None else np.random.default_rng(seed).choice([-1, 1], value.shape)
+    return factor * (epsilon * size + spread) * signs
+
+
+def moved(built: Built, by: Array) -> ModelProto:
+    """The model with the value in the middle moved."""
     chain, name = built.chain, built.middle
     model = model_of([chain], [*chain.outputs, *({built.behind} - set(chain.outputs))])
-    value = oracle(built, [name])[name]
-    size = np.abs(np.where(np.isfinite(value), value, 0).astype(np.float64))
-    step = factor * EPSILON[chain.types[name]] * size + 16 * factor * min(2.0**-24, EPSILON[chain.types[name]]) * np.sqrt(np.mean(size**2))
-    signs = np.full(value.shape, sign) if sign is not None else np.random.default_rng(seed).choice([-1, 1], value.shape)
     for node in model.graph.node:
         for i, out in enumerate(node.output):
             if out == name:
                 node.output[i] = name + ".made"
     at = next(i for i, node in enumerate(model.graph.node) if name + ".made" in node.output)
-    noise = numpy_helper.from_array((step * signs).astype(np.float32 if value.dtype == np.float16 else value.dtype), name + ".noise")
-    model.graph.initializer.append(noise)
-    model.graph.node.insert(at + 1, helper.make_node("Add", [name + ".made", noise.name], [name]))
+    kind = chain.types[name]
+    added = numpy_helper.from_array(by.astype(np.float32 if kind == np.float16 else kind), name + ".noise")
+    model.graph.initializer.append(added)
+    model.graph.node.insert(at + 1, helper.make_node("Add", [name + ".made", added.name], [name]))
     return model
 
 
@@ -83,8 +88,22 @@ def trials(built: Built, names: Sequence[str]) -> list[dict[str, Array]]:
     """Computes the outputs with the value in the middle moved in several ways; none if it is of integers."""
     if built.chain.types[built.middle].kind != "f" or built.middle in built.chain.inputs:
         return []
+    value = oracle(built, [built.middle], model_of([built.chain], [built.middle]))[built.middle]
     ways: list[tuple[float, int | None, int]] = [(4, 1, 0), (4, -1, 0), (4, None, 1), (4, None, 2), (4, None, 3)]
-    return [oracle(built, names, moved(built, *way)) for way in ways]
+    return [oracle(built, names, moved(built, noise(built, value, *way))) for way in ways]
+
+
+def from_ours(built: Built, names: Sequence[str]) -> list[dict[str, Array]]:
+    """Computes the outputs of what our engine gives in the middle, if that differs from onnxruntime's by rounding alone.
+
+    A sum of integers that jump, each within its bounds, is then known to the last bit.
+    """
+    name, model = built.middle, model_of([built.chain], [*built.chain.outputs, *({built.middle} - set(built.chain.outputs))])
+    value = oracle(built, [name], model)[name]
+    own = populus.compile(model, engine="native").run(built.chain.inputs)[name]
+    if not np.isfinite(own).all() or differ(own, value) is not None:
+        return []
+    return [oracle(built, names, moved(built, own.astype(np.float64) - value.astype(np.float64)))]
 
 
 def compare(built: Built, found: Mapping[str, Array], expected: Mapping[str, Array]) -> str | None:
@@ -113,7 +132,10 @@ def compare(built: Built, found: Mapping[str, Array], expected: Mapping[str, Arr
         if built.case.exact or not here:
             return f"{_which(built, name)}: {said}"
         low, high = np.minimum.reduce([*here, expected[name]]), np.maximum.reduce([*here, expected[name]])
-        if found[name].shape != low.shape or ((found[name] < low) | (found[name] > high)).any():
+        if found[name].shape != low.shape:
+            return f"{_which(built, name)}: {said}"
+        beyond = ((found[name] < low) | (found[name] > high)).any()
+        if beyond and all(differ(found[name], own[name]) for own in from_ours(built, chain.outputs)):
             return f"{_which(built, name)}: {said}"
     return None
 

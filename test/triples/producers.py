@@ -54,6 +54,8 @@ from triples.making import (
 class Producer:
     """`exact`: on the grid no rounding happens. `long`: it takes rows of 100,000. `half`: computed in f16.
 
+    `terms`: it rounds terms to its type before it adds them, as ONNX defines the scale and the bias of a norm. onnxruntime rounds once.
+
     `values`: the names of values that it takes; None: all but those near the limits of f16.
     """
 
@@ -64,6 +66,7 @@ class Producer:
     half: bool = False
     gradient: bool = True
     values: tuple[str, ...] | None = None
+    terms: bool = False
 
     @property
     def integers(self) -> bool:
@@ -153,7 +156,9 @@ PRODUCERS = {
         Producer("f16-depthwise", half(of(conv, multiplier=1)), half=True, values=HALVES),
         Producer("f16-transposed", half(of(conv, strides=2, transposed=True)), half=True, values=HALVES),
         Producer("f16-softmax", half(unary("Softmax", axis=-1)), exact=False, half=True, long=True, values=("dev1", "mean")),
-        Producer("f16-layernorm", half(layer_norm), exact=False, half=True, long=True, values=("dev1", "dev10", "dev100", "mean")),
+        Producer(
+            "f16-layernorm", half(layer_norm), exact=False, half=True, long=True, values=("dev1", "dev10", "dev100", "mean"), terms=True
+        ),
         Producer(
             "f16-instancenorm",
             half(of(norm, "InstanceNormalization")),
@@ -161,6 +166,7 @@ PRODUCERS = {
             half=True,
             long=True,
             values=("dev1", "dev10", "dev100"),
+            terms=True,
         ),
         Producer(
             "f16-reduce-mean", half(of(reduce, "ReduceMean", (-1,))), exact=False, half=True, long=True, values=("dev1", "dev100", "mean")
