@@ -3,6 +3,7 @@
 from xdsl.ir import Dialect
 
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
+from populus.dialects.poplar.declared import CodeletOp
 from populus.dialects.poplar.memory import BroadcastOp, ConstOp, DimShuffleOp, ParamOp, ReshapeOp, SliceOp, StorageOp, VarOp, ViewOp
 from populus.dialects.poplar.outside import CollectiveOp, HostCallOp, OutsideOp
 from populus.dialects.poplar.program import (
@@ -26,6 +27,7 @@ POPLAR = Dialect(
     [
         BroadcastOp,
         CallOp,
+        CodeletOp,
         CollectiveOp,
         ConstOp,
         CopyOp,
@@ -52,8 +54,8 @@ POPLAR = Dialect(
 )
 
 __all__ = [
-    "POPLAR", "BroadcastOp", "CallOp", "CollectiveOp", "ConstOp", "CopyOp", "DimShuffleOp", "DomainAttr", "ExecuteOp", "FamilyOp",
-    "Field", "FieldsAttr", "FuncOp", "GraphOp", "GridAttr", "HostCallOp", "IfOp", "OutsideOp", "ParamOp", "RepeatOp", "ReshapeOp",
-    "SequenceOp", "SliceOp", "StorageOp", "StreamInOp", "StreamOutOp", "SwitchOp", "TargetAttr", "TaskOp", "TensorType", "VarOp", "ViewOp",
-    "WhileOp",
+    "POPLAR", "BroadcastOp", "CallOp", "CodeletOp", "CollectiveOp", "ConstOp", "CopyOp", "DimShuffleOp", "DomainAttr", "ExecuteOp",
+    "FamilyOp", "Field", "FieldsAttr", "FuncOp", "GraphOp", "GridAttr", "HostCallOp", "IfOp", "OutsideOp", "ParamOp", "RepeatOp",
+    "ReshapeOp", "SequenceOp", "SliceOp", "StorageOp", "StreamInOp", "StreamOutOp", "SwitchOp", "TargetAttr", "TaskOp", "TensorType",
+    "VarOp", "ViewOp", "WhileOp",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.poplar.codelets import CODELETS, Codelet
+from populus.dialects.poplar.declared import declared
 from populus.dialects.poplar.forms import Parts, params_problem
 from populus.dialects.poplar.memory import StorageOp, root_of, unwritable, view_of
 from populus.dialects.poplar.overlap import Ranges, disjoint, image
@@ -69,6 +70,8 @@ class FamilyOp(PlainErrors, IRDLOperation):
     @property
     def declaration(self) -> Codelet:
         """The codelet's requirements."""
+        if self.codelet.data not in CODELETS and (symbol := declared(self).get(self.codelet.data)) is not None:
+            symbol.verify_()
         return CODELETS[self.codelet.data]
 
     @property
@@ -87,7 +90,7 @@ class FamilyOp(PlainErrors, IRDLOperation):
     # -- verification
 
     def verify_(self) -> None:
-        if self.codelet.data not in CODELETS:
+        if self.codelet.data not in CODELETS and self.codelet.data not in declared(self):
             raise VerifyException(f"there is no codelet '{self.codelet.data}'{did_you_mean(self.codelet.data, CODELETS)}")
         if why := self.space.problem():
             raise VerifyException(why)

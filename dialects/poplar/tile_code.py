@@ -19,7 +19,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
+from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.poplar.tile_reader import Reader
+from populus.dialects.poplar.tile_source import Source, read_file
+from populus.dialects.support.diagnostics import PopulusError
 
 Index: TypeAlias = "int | tuple[int, ...]"
 
@@ -120,4 +123,18 @@ def codelet(
     """
     if function is None:
         return partial(codelet, axes=axes, whole=whole, cycles=cycles, steps=steps)
-    return Reader(function, axes, whole, cycles, steps, LIBRARY).read()
+    return Reader(Source.of(function), axes, whole, cycles, steps, LIBRARY).read()
+
+
+def read_codelet(text: str, file: str) -> TileCode:
+    """Reads a codelet from the file that `TileCode.text` has. Its cycles are counted from the body.
+
+    `file`: its name in messages. Raises PopulusError as `codelet` does, and for a file of another form.
+    """
+    source, options = read_file(text, file, LIBRARY)
+    try:
+        code = Reader(source, options.get("axes"), options.get("whole", ""), None, options.get("steps"), LIBRARY).read()
+        assert code.symbol, file  # computed here, as it walks over the expressions too
+        return code
+    except RecursionError:
+        raise PopulusError(f"{file}: codelet {source.name}: its expressions are nested too deeply") from None

@@ -147,7 +147,8 @@ class TileCode:
     `axes`: those of each vector's dimensions; `kinds`: of each vector's elements; `scalars`: the parameters' kinds; `outputs`: the
     vectors that are written; `lanes`: the axes whose elements are computed apart from each other, so that vertices may share them;
     `cycles`: what the author states them to be, from the sizes of the axes that it names; `steps`: the most turns of one loop.
-    `place`: file and line. `text`: the source. `function`: the Python function.
+    `place`: file and line. `text`: a file that defines it, which `read_codelet` reads. `function`: the Python function, unless it was read
+    from such a text.
     """
 
     name: str
@@ -164,7 +165,7 @@ class TileCode:
     steps: int
     place: str
     text: str
-    function: Callable[..., None] = field(compare=False)
+    function: Callable[..., None] | None = field(compare=False)
 
     @property
     def inputs(self) -> tuple[str, ...]:

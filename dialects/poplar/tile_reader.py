@@ -6,10 +6,7 @@ Each construct means what it means in Python, or is refused by name at its line.
 from __future__ import annotations
 
 import ast
-import inspect
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType
 from typing import Any
 
 from populus.dialects.poplar.tile_functions import SCRATCH
@@ -34,11 +31,13 @@ from populus.dialects.poplar.tile_program import (
     parts,
 )
 from populus.dialects.poplar.tile_ranges import SIZES
+from populus.dialects.poplar.tile_source import Source, file_of
 from populus.dialects.poplar.tile_values import Function, Loop, Scope, ValueReader, as_float, meet
 from populus.dialects.poplar.tile_written import Written
 from populus.dialects.support.diagnostics import PopulusError
 
 VECTORS = {"Vector": "float", "IntVector": "int", "BoolVector": "bool"}
+MOST_CALLS = 4096  # names that helpers take: a text of a few lines could call two of them that call two more, and so on
 SCALARS = {"float": "float", "int": "int", "bool": "bool"}
 
 
@@ -47,15 +46,16 @@ class Reader(ValueReader):
 
     def __init__(
         self,
-        function: Callable[..., None],
+        source: Source,
         axes: Mapping[str, str] | None,
         whole: str,
         cycles: Callable[..., Any] | None,
         steps: int | None,
         library: Sequence[object],
     ):
-        super().__init__(function)
-        self.source, self.stated, self.whole, self.cycles = function, axes, whole.split(), cycles
+        super().__init__(source)
+        self.source, self.stated, self.whole, self.cycles = source, axes, whole.split(), cycles
+        self.texts: dict[str, str] = {}  # of helpers, by their names
         self.steps = STEPS if steps is None else steps
         self.library = library  # functions of ours that a codelet may call as helpers, or for scratch vectors
         self.axes: dict[str, tuple[str, ...]] = {}
@@ -83,7 +83,7 @@ class Reader(ValueReader):
         lanes = tuple(a for a in lanes if a not in self.whole)
         return TileCode(
             name=self.name,
-            doc=inspect.cleandoc(self.source.__doc__ or ""),
+            doc=self.source.doc,
             axes=self.axes,
             kinds={v: self.kinds[v] for v in self.axes},
             scalars=self.given,
@@ -95,14 +95,22 @@ class Reader(ValueReader):
             cycles=self.cycles,
             steps=self.steps,
             place=f"{self.file}:{self.function.first}",
-            text=text,
-            function=self.source,
+            text=self.file_text(text),
+            function=self.source.function,
         )
 
-    def parsed(self, function: Callable[..., Any]) -> tuple[str, ast.FunctionDef]:
+    def file_text(self, text: str) -> str:
+        """Writes the file that a tile program carries."""
+        library = [n for n, v in self.used.items() if v in self.library]
+        numbers = {n: v for n, v in self.used.items() if isinstance(v, bool | int | float)}
+        given = {"axes": dict(self.stated or {}), "whole": " ".join(self.whole), "steps": self.steps if self.steps != STEPS else 0}
+        options = {name: value for name, value in given.items() if value}
+        return file_of([*self.texts.values(), text], numbers, ["math"] if "math" in self.used else [], library, options)
+
+    def parsed(self, source: Source) -> tuple[str, ast.FunctionDef]:
         """Gives a function's source and its syntax tree."""
         try:
-            text = textwrap.dedent(inspect.getsource(function))
+            text = source.text()
         except OSError:
             raise PopulusError(f"codelet {self.name}: its source is not there to read; define it in a file") from None
         tree = ast.parse(text).body[0]
@@ -230,7 +238,7 @@ class Reader(ValueReader):
 
     def is_scratch(self, name: str) -> bool:
         """Tells whether a name is our function for scratch vectors."""
-        return name in SCRATCH and self.function.globals.get(name) in self.library
+        return name in SCRATCH and self.outside(name) in self.library
 
     def scratch_vector(self, node: ast.stmt, name: str, kind: str, args: Sequence[ast.expr], scope: Scope) -> Statement:
         """Reads `t = floats(n, m)`."""
@@ -365,18 +373,22 @@ class Reader(ValueReader):
 
     # -- helpers
 
-    def helper(self, node: ast.Call, function: FunctionType, scope: Scope) -> Call:
+    def helper(self, node: ast.Call, source: Source, scope: Scope) -> Call:
         """Reads the body of a helper for one of its calls: what it is given decides the kinds of its variables."""
-        name = function.__name__
-        if function not in self.library and function.__code__.co_filename != self.file:
+        name, ours = source.name, source.function in self.library
+        if not ours and source.file != self.file:
             self.refuse(node, f"`{ast.unparse(node)}` is not allowed: {name} is of another file; helpers stand in the codelet's own")
-        if any(f.globals is function.__globals__ and f.name == name for f in self.functions):
+        if any(f.globals is source.names and f.name == name for f in self.functions):
             self.refuse(node, f"{name} calls itself, which is not allowed; a loop with a scratch vector as its stack does the same")
-        _, tree = self.parsed(function)
+        if self.count > MOST_CALLS:
+            self.refuse(node, f"helpers are called more than {MOST_CALLS} times, each of which is read apart")
+        text, tree = self.parsed(source)
+        if not ours:
+            self.texts.setdefault(name, text)
         spec = tree.args
         if spec.vararg or spec.kwarg or spec.kwonlyargs or spec.defaults or len(spec.args) != len(node.args):
             self.refuse(node, f"{name} takes {len(spec.args)} arguments by place, and gets {len(node.args)}")
-        inner = Function(name, function.__globals__, function.__code__.co_firstlineno, f"{self.fresh(name)}.")
+        inner = Function(name, source.names, source.first, f"{self.fresh(name)}.")
         inner.result = f"{inner.prefix}result"
         local, made = Scope(written=scope.written), list[Statement]()
         for parameter, argument in zip(spec.args, node.args):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any, NoReturn
 
 from populus.dialects.poplar.tile_functions import FLOATS, KNOWN, ROUNDED, TESTS
 from populus.dialects.poplar.tile_program import Apply, Call, Load, Name, Number, Size, Store, Value, parts, statements
+from populus.dialects.poplar.tile_source import Source
 from populus.dialects.poplar.tile_written import Written
 from populus.dialects.support.diagnostics import PopulusError
 
@@ -98,10 +99,10 @@ class Function:
 class ValueReader:
     """Reads values in the context of `function`, the innermost function, and of a scope."""
 
-    def __init__(self, function: Callable[..., None]):
-        self.file = function.__code__.co_filename
-        self.name = function.__name__
-        self.functions = [Function(self.name, function.__globals__, function.__code__.co_firstlineno)]
+    def __init__(self, source: Source):
+        self.file, self.name = source.file, source.name
+        self.functions = [Function(self.name, source.names, source.first)]
+        self.used: dict[str, Any] = {}  # names outside of the file's functions, with the values that were read
         self.ranks: dict[str, int] = {}  # dimensions of vectors, scratch ones too
         self.kinds: dict[str, str] = {}  # of their elements
         self.given: dict[str, str] = {}  # the kinds of the codelet's scalars
@@ -114,7 +115,14 @@ class ValueReader:
         """The innermost function that is being read."""
         return self.functions[-1]
 
-    def helper(self, node: ast.Call, function: FunctionType, scope: Scope) -> Call:
+    def outside(self, name: str) -> Any:
+        """Returns the value of a name outside of the function; None if there is none."""
+        found = self.function.globals.get(name)
+        if found is not None and self.function.globals is self.functions[0].globals:
+            self.used[name] = found
+        return found
+
+    def helper(self, node: ast.Call, source: Source, scope: Scope) -> Call:
         """Reads the call of a helper function."""
         raise NotImplementedError
 
@@ -159,7 +167,7 @@ class ValueReader:
                 return self.shape(node, self.function.vectors[name], index)
             case ast.Subscript(ast.Name(name), index):
                 return self.element(node, name, index, scope)
-            case ast.Attribute(ast.Name("math"), name) if self.function.globals.get("math") is math:
+            case ast.Attribute(ast.Name("math"), name) if self.outside("math") is math:
                 return self.constant(node, name, getattr(math, name, None))
             case ast.Call():
                 value = self.called(node, scope)
@@ -221,7 +229,7 @@ class ValueReader:
             return Name(full, "int" if scope.names[full] == "loop" else scope.names[full])
         if name in self.function.vectors:
             self.refuse(node, f"{name} is a vector; its elements have values")
-        return self.constant(node, name, self.function.globals.get(name))
+        return self.constant(node, name, self.outside(name))
 
     def constant(self, node: ast.expr, name: str, value: object) -> Value:
         """Reads a number that a name outside the function has."""
@@ -319,15 +327,16 @@ class ValueReader:
         """Reads a call."""
         match node.func:
             case ast.Name(name):
-                found = self.function.globals.get(name)
+                found = self.outside(name)
             case ast.Attribute(ast.Name("math"), name):
+                self.outside("math")
                 found = getattr(math, name, None)
             case _:
                 self.refuse(node, f"`{ast.unparse(node)}` is not allowed")
         if node.keywords:
             self.refuse(node, f"`{ast.unparse(node)}` is not allowed; arguments are given by place")
-        if isinstance(found, FunctionType):
-            return self.helper(node, found, scope)
+        if isinstance(found, FunctionType | Source):
+            return self.helper(node, found if isinstance(found, Source) else Source.of(found), scope)
         match name, node.args:
             case "len", [ast.Name(vector)] if vector in self.function.vectors:
                 return Size(self.function.vectors[vector], 0)

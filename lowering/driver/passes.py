@@ -44,6 +44,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "poplar-offload": lazily("populus.lowering.poplar.offload:PoplarOffloadPass"),
     "poplar-fuse": lazily("populus.lowering.poplar.fuse:PoplarFusePass"),
     "poplar-allocate": lazily("populus.lowering.poplar.allocate:PoplarAllocatePass"),
+    "poplar-declare": lazily("populus.lowering.poplar.declare:PoplarDeclarePass"),
     "poplar-emit": lazily("populus.lowering.poplar.emit:PoplarEmitPass"),
     "codelet-to-llvm": lazily("populus.lowering.poplar.to_llvm:CodeletToLlvmPass"),
 }

@@ -14,6 +14,8 @@ from xdsl.rewriter import Rewriter
 
 from populus.dialects.base.tensor_op import INPLACE, ints
 from populus.dialects.poplar import GraphOp
+from populus.dialects.poplar.codelets import CODELETS
+from populus.dialects.poplar.declared import declare
 from populus.dialects.poplar.memory import ConstOp, root_of, view_of
 from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split, along, linear
 from populus.dialects.poplar.types import TensorType
@@ -252,6 +254,7 @@ def codelet(op: CodeletOp, t: TileBuilder) -> Sequence[SSAValue]:
         own = Grid(tuple(splits[a] for a in axes), tuple(axes.index(a) for a in order), grid.start)
         results.append(t.var(shape_of(type), element_type_of(type), own))
         fields.append(("out", v, results[-1], list(map(along, axes))))
+    declare(op, CODELETS[code.symbol])
     t.execute(code.symbol, Domain(tuple(splits.items()), order, grid.start), fields, dict(op.params.data))
     return results
 

@@ -23,10 +23,10 @@ class CodeletToLlvmPass(ModulePass):
     name = "codelet-to-llvm"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        from populus.dialects.poplar import GraphOp
+        from populus.dialects.poplar import CodeletOp, GraphOp
         from populus.runtime.engine.native.codegen.to_llvm import lower
 
-        graphs = [graph for graph in op.body.block.ops if isinstance(graph, GraphOp)]
+        graphs = [inner for inner in op.body.block.ops if isinstance(inner, GraphOp | CodeletOp)]
         for graph in graphs:
             graph.detach()
         try:
