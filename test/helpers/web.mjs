@@ -5,7 +5,8 @@ import { pathToFileURL } from "node:url";
 
 const ARRAYS = { float32: Float32Array, float64: Float64Array, int64: BigInt64Array, uint64: BigUint64Array, int32: Int32Array, uint32: Uint32Array,
   int16: Int16Array, uint16: Uint16Array, float16: Uint16Array, bfloat16: Uint16Array, int8: Int8Array, int4: Int8Array, int2: Int8Array };
-const array = ({ type, bytes }) => new (ARRAYS[type] ?? Uint8Array)(Uint8Array.from(Buffer.from(bytes, "base64")).buffer);
+const plain = ({ type, bytes }) => new (ARRAYS[type] ?? Uint8Array)(Uint8Array.from(Buffer.from(bytes, "base64")).buffer);
+const array = (entry) => (entry.shape ? { data: plain(entry), shape: entry.shape } : plain(entry));
 const bytes = (a) => Buffer.from(a.buffer, a.byteOffset, a.byteLength).toString("base64");
 const named = (entries, of) => Object.fromEntries(Object.entries(entries).map(([name, entry]) => [name, of(entry)]));
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-Arrays = Mapping[str, np.ndarray[Any, Any]]
+Arrays = Mapping[str, "np.ndarray[Any, Any] | tuple[np.ndarray[Any, Any], list[int]]"]  # elements, or these with a shape
 
 
 def node() -> str | None:
@@ -70,5 +70,9 @@ def script(path: Path, given: str) -> str:
     return done.stdout
 
 
-def _named(arrays: Arrays) -> dict[str, dict[str, str]]:
-    return {name: {"type": a.dtype.name, "bytes": base64.b64encode(a.tobytes()).decode()} for name, a in arrays.items()}
+def _named(arrays: Arrays) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for name, given in arrays.items():
+        a, shape = given if isinstance(given, tuple) else (given, None)
+        found[name] = {"type": a.dtype.name, "bytes": base64.b64encode(a.tobytes()).decode(), **({"shape": shape} if shape else {})}
+    return found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -214,3 +216,88 @@ def test_what_is_not_for_wasm32_is_refused(tmp_path):
         populus.build(program, tmp_path, cpu="wasm32", embed=True)
     with pytest.raises(PopulusError, match=r"relaxed is for wasm32"):
         populus.build(program, tmp_path, relaxed=True)
+
+
+def recurrent():
+    """A state that the inputs move, and an output."""
+    nodes = [
+        helper.make_node("MatMul", ["h", "w"], ["hw"], name="product"),
+        helper.make_node("Add", ["hw", "x"], ["s"], name="sum"),
+        helper.make_node("Tanh", ["s"], ["h_next"], name="tanh"),
+        helper.make_node("Neg", ["h_next"], ["y"], name="neg"),
+    ]
+    tensors = [("x", [1, 16]), ("h", [1, 16])], [("y", [1, 16]), ("h_next", [1, 16])]
+    return model(nodes, *tensors, {"w": normal(16, 16)})
+
+
+@needs_node
+def test_states_stay_from_run_to_run(tmp_path):
+    program = compiled(recurrent())
+    built(program, tmp_path, states={"h": "h_next"})
+    kept, x = program.stateful({"h": "h_next"}), {"x": normal(1, 16)}
+    (came,) = web.ran([Run(tmp_path, [x, x, x], states=["h"])])
+    for run in came["runs"]:
+        alike({**came, "runs": [run]}, kept.run(x))
+    close(np.frombuffer(came["states"]["h"], np.float32), kept.get("h"))
+
+
+@needs_node
+def test_inputs_that_do_not_fit_are_refused_in_one_sentence(tmp_path):
+    built(compiled(net()), tmp_path / "net")
+    built(compiled(gather()), tmp_path / "gather")
+    x = normal(2, 3, 8, 8)
+    wrong = {
+        "input 'x' is missing": {},
+        "there is no input 'z'; there are x": {"x": x, "z": x},
+        "input 'x' is Float64Array; float32 needs Float32Array": {"x": x.astype(np.float64)},
+        "input 'x' has 192 elements; the program has 384, [2,3,8,8]": {"x": x[0]},
+        "input 'x' has shape [3,2,8,8]; the program has [2,3,8,8]": {"x": (x, [3, 2, 8, 8])},
+    }
+    beyond = {
+        "'rows': an index outside of its table, for 'multi_slice'": {"i": np.array([0, 9, 1])},
+        "input 'i' is Int32Array; int64 needs BigInt64Array": {"i": np.array([0, 1, 2], np.int32)},
+    }
+    right = ({"x": (x, [2, 3, 8, 8])}, {"i": np.array([4, 0, 2])})
+    runs = [Run(tmp_path / "net", [*wrong.values(), right[0]]), Run(tmp_path / "gather", [*beyond.values(), right[1]])]
+    for came, texts in zip(web.ran(runs), (wrong, beyond)):
+        assert [run.get("error", "") for run in came["runs"]] == [*(f"Error: {text}" for text in texts), ""]
+
+
+@needs_node
+def test_changed_and_foreign_files_are_refused(tmp_path):
+    for name, make in (("a", net), ("b", lstm)):
+        built(compiled(make()), tmp_path / name)
+    given = {"folder": str(tmp_path / "a"), "other": str(tmp_path / "b"), "seed": 1, "pairs": 2000}
+    found = json.loads(web.script(Path(web.__file__).parent / "changed_web.mjs", json.dumps(given)))
+    assert found["crashed"] == []
+    assert found["taken"] == 0
+    assert found["refused"] == 2000
+    texts = (
+        *("the module is cut or changed", "the weights are changed", "the weights have", "the weights are those of another module"),
+        "the weights are no file",
+    )
+    assert all(any(said.startswith(text) for text in texts) for said in found["texts"]), found["texts"]
+    assert len(found["texts"]) >= len(texts), found["texts"]
+    assert found["right"] == "the results of the files as they were"
+
+
+@needs_node
+def test_options_that_a_build_cannot_meet_are_refused(tmp_path):
+    populus.build(compiled(net()), tmp_path, cpu="wasm32")
+    relaxed, bits = web.ran([Run(tmp_path, [], {"relaxed": True}), Run(tmp_path, [], {"bits": "native"})])
+    assert relaxed["error"] == "Error: this build has no relaxed module; build it with --relaxed"
+    assert bits["error"] == "Error: the program has unfused bits here, and native ones are asked for"
+    (tmp_path / "model.bin").unlink()
+    (came,) = web.ran([Run(tmp_path, [])])
+    assert came["error"].startswith("Error: the weights cannot be read: ENOENT")
+
+
+@needs_node
+def test_types_that_were_narrowed_are_converted_and_checked(tmp_path):
+    doubles = ("x", [3], TensorProto.DOUBLE), ("y", [3], TensorProto.DOUBLE)
+    proto = model([helper.make_node("Add", ["x", "x"], ["y"])], doubles[:1], doubles[1:])
+    built(populus.compile(proto, target="gc200", tiles=4, engine="native", narrow=True), tmp_path)
+    x = np.array([1.5, -2.0, np.inf])
+    right, wrong = web.ran([Run(tmp_path, [{"x": x}, {"x": np.array([1e300, 0, 0])}])])[0]["runs"]
+    assert right["outputs"] == {"y": (x + x).tobytes()}
+    assert wrong["error"] == "Error: input 'x' has a value that the program cannot hold; it was built for narrower types"
