@@ -18,6 +18,7 @@ from populus.dialects.support import guard
 if TYPE_CHECKING:
     from populus.dialects.support.diagnostics import PopulusError
     from populus.dialects.support.errors import ProgramError
+    from populus.exploration.explore import Exploration, explore
     from populus.lowering.driver.content_hash import content_hash
     from populus.lowering.driver.extensions import load
     from populus.program.building import build
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Builder",
     "BuiltProgram",
+    "Exploration",
     "PopulusError",
     "Program",
     "ProgramError",
@@ -43,6 +45,7 @@ __all__ = [
     "build",
     "compile",
     "content_hash",
+    "explore",
     "function_of",
     "load",
     "load_program",
@@ -62,6 +65,8 @@ _HOMES = {
     "build": "program.building:build",
     "compile": "program.front:compile",
     "content_hash": "lowering.driver.content_hash:content_hash",
+    "Exploration": "exploration.explore:Exploration",
+    "explore": "exploration.explore:explore",
     "function_of": "write.builder:function_of",
     "load": "lowering.driver.extensions:load",
     "load_program": "runtime.built.library:load_program",

@@ -16,6 +16,7 @@ COMMANDS = {  # each is `populus.tools.<name>`, imported on use
     "build": "build a model as a shared library with a C interface",
     "check": "list the ops of a model and whether each is supported",
     "profile": "write a profile of cycles and memory; compare two; find the smallest machine",
+    "explore": "weigh a model on many machines; find those that none beats in cycles, memory, energy or area",
     "reduce": "shrink a model or a text that fails to the smallest that still does",
     "export": "write a model at the level onnx or popart as an ONNX file",
     "check-op": "check the whole contract of the ops in a file",

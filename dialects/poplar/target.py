@@ -47,6 +47,7 @@ __all__ = [
     "is_ours",
     "machine",
     "make_target",
+    "mesh_fields",
     "register",
     "sum_type",
 ]
@@ -86,7 +87,7 @@ def make_target(name: str, overrides: Sequence[tuple[str, int]] = ()) -> Target:
     if name not in PRESETS:
         raise PopulusError(f"no target '{name}'{did_you_mean(name, PRESETS)}")
     preset = PRESETS[name]
-    known = _MESH_FIELDS if preset.mesh is not None else INTEGER_FIELDS
+    known = mesh_fields() if preset.mesh is not None else INTEGER_FIELDS
     for field, value in overrides:
         if field not in known:
             raise PopulusError(f"target '{name}' has no field '{field}' to override{did_you_mean(field, known)}")
@@ -104,7 +105,11 @@ def make_target(name: str, overrides: Sequence[tuple[str, int]] = ()) -> Target:
 
 _STATED = ("tile_bytes", "reserved_bytes", "chips", "link_bytes", "link_cycles")
 _NUMBERS = {f.name for f in fields(Mesh) if f.type in ("int", "float")}
-_MESH_FIELDS = {"tiles", "columns", "rows", *_STATED, *_NUMBERS}
+
+
+def mesh_fields() -> frozenset[str]:
+    """Lists the fields of a mesh that can be overridden."""
+    return frozenset({"tiles", "columns", "rows", *_STATED, *_NUMBERS})
 
 
 def _other_mesh(preset: Target, mesh: Mesh, overrides: dict[str, int]) -> Target:

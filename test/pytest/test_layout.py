@@ -49,6 +49,7 @@ TABLES = {
     "runtime/cycles": ("", "ipu", "mesh"),
     "tools": ("", "report"),
     "populus": ("", "program", "training", "write", "compare", "proof", "popart", "popxl", "poptorch", "torch_backend"),
+    "populus/exploration": ("",),
     "test": ("", "helpers"),
     "test/fuzz": ("",),
     "test/triples": ("",),

@@ -256,7 +256,19 @@ def grains_of(shape: Contraction, element: Attribute, target: Target) -> tuple[i
     return target.out_channels(element, sum_type(element, shape.partials)), target.in_channels(element)
 
 
-@lru_cache(None)
+# Fields of a machine that no plan depends on, each with a number that stands for all: explorations vary them, and keep their plans.
+UNREAD: dict[str, Any] = {
+    "name": "", "clock_hz": 1.0, "outside_bytes": 1, "chips": 1, "link_bytes": 1, "link_cycles": 0, "lacks": (), "joins": False,
+    "judged": "", "tile_bytes": 1 << 40, "reserved_bytes": 0,
+}  # fmt: skip
+
+
+@lru_cache(1024)
+def as_planned(target: Target) -> Target:
+    """Returns the machine as plans see it: without the fields that none depends on. Bytes of a tile are a limit beside it."""
+    return replace(target, **UNREAD, interleaved_bytes=min(target.interleaved_bytes, target.tile_bytes))
+
+
 def options(
     shape: Contraction, element: Attribute, target: Target, near: Near = None, traffic: float = 0.0, share: float = MEMORY_SHARE
 ) -> tuple[Option, ...]:
@@ -267,25 +279,57 @@ def options(
     memory; if no plan does, the first has the fewest. Ties go to fewer bytes, then fewer tiles, then fewer parts
     in a fixed order of axes, so that results are deterministic.
     """
-    everything = fitting(shape, element, target, near, traffic, share)
-    fits = bool(everything.temporary_bytes()[0] <= share * target.room)
+    machine, limit = as_planned(target), share * target.room
+    there = _KEPT.setdefault((shape, element, machine, near, traffic), [])
+    for least, most, found in there:
+        if least <= limit <= most:
+            _TIMES["kept"] += 1
+            return found
+    _TIMES["made"] += 1
+    found, needed = _options(shape, element, machine, near, traffic, limit)
+    # Beyond what its own plans need, a limit leaves out worse ones alone; without a plan that fits, none below the least need does either.
+    there.append((needed, limit, found) if found[0].fits else (-math.inf, math.nextafter(needed, 0), found))
+    return found
+
+
+# Plans, each with the least and the greatest limit that give them.
+_KEPT: dict[tuple[object, ...], list[tuple[float, float, tuple[Option, ...]]]] = {}
+_TIMES = {"made": 0, "kept": 0}
+
+
+def planned() -> tuple[int, int]:
+    """Returns how often `options` made plans so far in this process, and how often it had them already."""
+    return _TIMES["made"], _TIMES["kept"]
+
+
+def _options(
+    shape: Contraction, element: Attribute, machine: Target, near: Near, traffic: float, limit: float
+) -> tuple[tuple[Option, ...], int]:
+    """Finds the plans of `options` on a machine as plans see it, and the most bytes of temporaries that one of them needs.
+
+    `limit`: the most bytes of temporaries.
+    """
+    everything = _within(_all(shape, element, machine, near, traffic), limit)
+    fits = bool(everything.temporary_bytes()[0] <= limit)
     some = promising(everything, False) if fits else everything
     cycles, temporary = some.cycles(False), some.temporary_bytes()
     best = int(np.lexsort((*some.parts, _product(some.parts), temporary, cycles if fits else temporary))[0])
-    limit = float(cycles[best])
-    first = Option(limit, 0, some.plan(best, False), int(some.working_bytes(False)[best]), fits)
+    spread = float(cycles[best])
+    first = Option(spread, 0, some.plan(best, False), int(some.working_bytes(False)[best]), fits)
+    needed = int(temporary[best])
     if not fits:
-        return (first,)
-    some = everything.where(everything.products() < limit)
-    some = some.where(some.bound(True) < limit)
+        return (first,), needed
+    some = everything.where(everything.products() < spread)
+    some = some.where(some.bound(True) < spread)
     cycles, weights, working = some.cycles(True), some.bytes()[1], some.working_bytes(True)
-    (faster,) = np.nonzero(cycles < limit)
+    (faster,) = np.nonzero(cycles < spread)
     order = faster[np.lexsort((*(p[faster] for p in some.parts), weights[faster], cycles[faster]))]
-    front = order[:1].tolist()  # the Pareto front: from the fastest on, each with less memory than the ones before
+    front: list[int] = order[:1].tolist()  # the Pareto front: from the fastest on, each with less memory than the ones before
     for i in order[1:].tolist():
         if weights[i] < weights[front[-1]]:
             front.append(i)
-    return first, *(Option(float(cycles[i]), int(weights[i]), some.plan(i, True), int(working[i])) for i in front)
+    resident = tuple(Option(float(cycles[i]), int(weights[i]), some.plan(i, True), int(working[i])) for i in front)
+    return (first, *resident), max([needed, *some.temporary_bytes()[front].tolist()])
 
 
 def candidates_of(shape: Contraction, element: Attribute, target: Target, parts: Sequence[Counts]) -> Candidates:
@@ -305,13 +349,20 @@ def fitting(
     shape: Contraction, element: Attribute, target: Target, near: Near = None, traffic: float = 0.0, share: float = MEMORY_SHARE
 ) -> Candidates:
     """Lists the candidates whose temporaries stay within `share` of a tile's memory; all of them if none does."""
+    return _within(_all(shape, element, target, near, traffic), share * target.room)
+
+
+def _within(everything: Candidates, limit: float) -> Candidates:
+    fits = everything.temporary_bytes() <= limit
+    return everything.where(fits) if fits.any() and not fits.all() else everything
+
+
+def _all(shape: Contraction, element: Attribute, target: Target, near: Near, traffic: float) -> Candidates:
     outs, ins = grains_of(shape, element, target)
     channels = _grains(shape.out_channels, outs), _grains(shape.in_channels, ins)
     axes = [shape.groups, shape.batch, *channels, *shape.windows, shape.kernel[0]]
     parts = _candidates([max(n, 1) for n in axes], target.tiles, range(5, 4 + len(shape.windows)), near)
-    everything = Candidates(shape, element, target, near, traffic, parts)
-    fits = everything.temporary_bytes() <= share * target.room
-    return everything.where(fits) if fits.any() and not fits.all() else everything
+    return Candidates(shape, element, target, near, traffic, parts)
 
 
 def promising(everything: Candidates, resident: bool) -> Candidates:

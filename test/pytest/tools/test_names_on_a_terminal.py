@@ -35,6 +35,7 @@ COMMANDS = (
     ("run", "--engine", "numpy"),
     ("run", "--check-levels"),
     ("profile", "--tiles", "2"),
+    ("explore", "--machine", "gc200, tiles=2"),
     ("profile", "--json", "-"),
 )
 

@@ -1,0 +1,131 @@
+"""A point of a space, compiled and weighed. The levels above the tiles are made once, and plans are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+
+from populus.dialects.poplar import GraphOp
+from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.garbage import no_garbage_collection
+from populus.exploration.axes import Settings
+from populus.exploration.energy import counts_of, joules
+from populus.exploration.space import Space
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.popart.to_popops import PopartToPopopsPass
+from populus.lowering.poplar.plan import contraction
+from populus.program.compile import compiled
+from populus.program.open_program import OpenProgram
+from populus.program.options import CompileOptions
+from populus.program.program import Program
+from populus.runtime.profile import Profile, profile
+
+Measures: TypeAlias = dict[str, float]
+LESS: tuple[str, ...] = (
+    "cycles", "seconds", "memory", "sram", "energy", "power", "area", "exchange", "outside",
+    "compute_cycles", "exchange_cycles", "sync_cycles",
+)  # fmt: skip
+"""The measures of a point of which less is better."""
+MEASURES: tuple[str, ...] = (*LESS, "throughput", "utilisation")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of the mix: what `compile` takes, its name on the page, and how often it runs beside the others."""
+
+    model: object
+    name: str
+    weight: float = 1.0
+
+
+@dataclass
+class Reuse:
+    """Counts what was made and what was kept: levels above the tiles, by model and passes; plans, by shape and machine."""
+
+    levels_made: int = 0
+    levels_kept: int = 0
+    plans_made: int = 0
+    plans_kept: int = 0
+
+    def since(self, before: Reuse) -> dict[str, int]:
+        """Gives the counts since an earlier state."""
+        return {name: value - getattr(before, name) for name, value in vars(self).items()}
+
+
+@dataclass
+class Bench:
+    """The models of an exploration on its space, with what their points share."""
+
+    models: Sequence[Model]
+    space: Space
+    reuse: Reuse = field(default_factory=Reuse)
+    _upper: dict[tuple[object, ...], tuple[Program, ModuleOp]] = field(default_factory=dict[tuple[object, ...], "tuple[Program, ModuleOp]"])
+
+    def profile(self, model: Model, settings: Settings) -> Profile:
+        """Compiles a model for a point, and profiles it. Raises PopulusError for a machine or a program that cannot be."""
+        options = self.space.compiling(settings)
+        options.check()
+        pipeline = options.passes(options.extensions())
+        program, module = self.above(model, options, pipeline)
+        copy = module.clone()
+        plans = contraction.planned()
+        with no_garbage_collection():
+            Pipeline(pipeline.passes[len(pipeline.down_to("popops")) :]).run(program.source.context(), copy)
+            (graph,) = (op for op in copy.body.block.ops if isinstance(op, GraphOp))
+            found = profile(graph)
+        made, kept = (after - before for after, before in zip(contraction.planned(), plans))
+        self.reuse.plans_made += made
+        self.reuse.plans_kept += kept
+        return found
+
+    def above(self, model: Model, options: CompileOptions, pipeline: Pipeline) -> tuple[Program, ModuleOp]:
+        """Gives the model at the level above the tiles, made at most once for its sizes and its passes down to there."""
+        upper = _without_fields(pipeline.down_to("popops"))
+        key = (self.models.index(model), tuple(sorted((options.dims or {}).items())), str(upper))
+        if key in self._upper:
+            self.reuse.levels_kept += 1
+            return self._upper[key]
+        program = compiled(model.model, replace(options, level="popops", pipeline=upper))
+        if isinstance(program, OpenProgram):
+            names = sorted({name for own in program.names.values() for name in own.values()})
+            first = names[0]
+            raise PopulusError(
+                f"{model.name} has the open dimensions {', '.join(names)}; fix each, as dims={{'{first}': 1}}, or vary dim.{first}"
+            )
+        self.reuse.levels_made += 1
+        self._upper[key] = program, program.module("popops")
+        return self._upper[key]
+
+    def measure(self, number: int) -> Measures:
+        """Weighs a point. Raises PopulusError for one that cannot be."""
+        settings = self.space.settings(number)
+        return self.weigh(settings, [self.profile(model, settings) for model in self.models])
+
+    def weigh(self, settings: Settings, profiles: Sequence[Profile]) -> Measures:
+        """Computes the measures of the mix: sums by weight, of memory and area the most."""
+        target = self.space.machine(settings).target()
+        found: dict[str, float] = dict.fromkeys(MEASURES, 0.0)
+        for model, own in zip(self.models, profiles, strict=True):
+            counts, summary = counts_of(own), own.summary
+            energy = sum(joules(counts, target, self.space.technology).values())
+            sums = {"cycles": summary["cycles"], "exchange": counts.exchanged, "outside": counts.outside, "energy": energy}
+            sums |= {name: summary[name] for name in ("compute_cycles", "exchange_cycles", "sync_cycles")}
+            sums["utilisation"] = summary["utilisation"] * summary["cycles"]
+            for name, value in sums.items():
+                found[name] += model.weight * value
+            found["memory"] = max(found["memory"], summary["peak_tile_bytes"])
+        found["seconds"] = found["cycles"] / target.clock_hz
+        found["utilisation"] /= max(found["cycles"], 1)
+        found["sram"], found["area"] = target.tiles * target.tile_bytes, self.space.technology.area(target)
+        found["power"] = found["energy"] / found["seconds"] if found["seconds"] else 0.0
+        found["throughput"] = target.chips / found["seconds"] if found["seconds"] else 0.0
+        return {name: int(v) if float(v).is_integer() else float(v) for name, v in found.items()}
+
+
+def _without_fields(upper: Pipeline) -> Pipeline:
+    """Leaves out the machine's fields where a pass reads its name alone. Other passes that state a machine are made anew for each."""
+    named = (replace(p, target=p.target.partition(",")[0]) if isinstance(p, PopartToPopopsPass) and p.target else p for p in upper.passes)
+    return Pipeline(tuple(named))

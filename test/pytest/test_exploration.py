@@ -1,0 +1,361 @@
+"""`populus.explore`: points of a space, compiled and weighed; searches; logs; energy and area."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper, save
+from xdsl.dialects.builtin import f16, f32
+
+import populus
+from helpers.recorded_fields import recording
+from populus.dialects.poplar.target import PRESETS, Spec
+from populus.dialects.support.diagnostics import PopulusError
+from populus.exploration.axes import axis_of
+from populus.exploration.explore import Request, space_of
+from populus.exploration.front import dominates, front_of, hypervolume
+from populus.exploration.log import Log
+from populus.exploration.technology import FILE, technology
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.poplar.plan import contraction
+from populus.lowering.poplar.plan.contraction import UNREAD, Contraction, as_planned, options
+from populus.program.options import CompileOptions
+
+GC200 = Spec.of("gc200")
+PASSES = Pipeline.named("inference")
+VARY = {"tiles": "8,16,32", "tile_bytes": "32K:128K:x2", "exchange_bytes": "2,4"}
+
+
+def two_products(batch=16):
+    rng = np.random.default_rng(0)
+    weights = {"w": rng.standard_normal((96, 160)).astype(np.float32), "v": rng.standard_normal((160, 24)).astype(np.float32)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["b"], name="relu"),
+        helper.make_node("MatMul", ["b", "v"], ["y"], name="second"),
+    ]
+    info = helper.make_tensor_value_info
+    given, out = info("x", TensorProto.FLOAT, [batch, 96]), info("y", TensorProto.FLOAT, [batch, 24])
+    initial = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "net", [given], [out], initial)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.fixture(scope="module")
+def explored():
+    return populus.explore(two_products(), machine="gc200, tiles=32", vary=VARY, minimise=("cycles", "memory", "energy"), processes=2)
+
+
+def test_each_point_has_the_costs_of_a_fresh_compile(explored):
+    assert len(explored.points) == 18
+    for point in explored.points:
+        machine = explored.machine(point["point"])
+        fresh = populus.compile(two_products(), target=machine).profile().summary
+        names = {"cycles": "cycles", "memory": "peak_tile_bytes", "exchange": "exchange_bytes", "sync_cycles": "sync_cycles"}
+        assert {n: point["measures"][n] for n in names} == {n: fresh[of] for n, of in names.items()}, machine
+
+
+def test_levels_above_the_tiles_are_made_once_a_process_and_plans_are_kept(explored):
+    made = [p["reuse"]["levels_made"] for p in explored.points]
+    assert sum(made) == 1, "the first point makes them, and the processes are forked after it"
+    alone = populus.explore(two_products(), machine="gc200, tiles=32", vary={"outside_bytes": "4,5,6"}, processes=1)
+    assert [p["reuse"]["plans_made"] for p in alone.points][1:] == [0, 0], "no plan depends on memory outside of the tiles"
+
+
+def test_the_front_has_the_points_that_no_other_beats(explored):
+    costs = {p["point"]: explored.costs(p) for p in explored.points}
+    for number, own in costs.items():
+        beaten = any(dominates(other, own) for other in costs.values())
+        first = min(n for n, c in costs.items() if c == own)
+        assert (number in explored.front) == (not beaten and number == first)
+
+
+def test_results_do_not_depend_on_the_number_of_processes(explored):
+    alone = populus.explore(two_products(), machine="gc200, tiles=32", vary=VARY, minimise=("cycles", "memory", "energy"), processes=1)
+    assert alone.json() == explored.json() and alone.csv() == explored.csv()
+
+
+def test_a_mix_adds_costs_by_weight_and_takes_the_most_memory():
+    models = [(two_products(), 2.0), (two_products(64), 0.5)]
+    both = populus.explore(models, machine="gc200, tiles=16", processes=1).points[0]["measures"]
+    first, second = (populus.explore(m, machine="gc200, tiles=16", processes=1).points[0]["measures"] for m, _ in models)
+    assert both["cycles"] == 2 * first["cycles"] + 0.5 * second["cycles"]
+    assert both["memory"] == max(first["memory"], second["memory"]) and both["area"] == first["area"]
+
+
+def test_options_passes_and_choices_are_axes_too():
+    vary = {"popops-fuse": ["on", "off"], "poplin-to-poplar.resident": [0.0, 0.95], "optimise": ["balanced", "memory"]}
+    found = populus.explore(two_products(), machine="gc200, tiles=16", vary=vary, processes=1)
+    assert len(found.points) == 8 and all("measures" in p for p in found.points)
+    for point in found.points:
+        settings = found.settings(point["point"])
+        passes = PASSES if settings["popops-fuse"] == "on" else PASSES.remove("popops-fuse")
+        passes = passes.with_options("poplin-to-poplar", resident=settings["poplin-to-poplar.resident"])
+        fresh = populus.compile(two_products(), target="gc200, tiles=16", pipeline=passes, optimise=settings["optimise"])
+        assert fresh.profile().summary["cycles"] == point["measures"]["cycles"], settings
+
+
+def test_equal_memory_and_equal_area_stay_equal():
+    for equal, of in (("sram", lambda t: t.tiles * t.tile_bytes), ("area", technology().area)):
+        space = space_of("gc200", {"tiles": "736,1472,1840"}, CompileOptions(target="gc200"), equal)
+        base = of(GC200.target())
+        for number in range(space.size):
+            made = space.machine(space.settings(number)).target()
+            assert made.tile_bytes % 8 == 0 and 0.999 * base <= of(made) <= 1.0001 * base, (equal, made)
+
+
+def test_points_that_cannot_be_say_why_and_do_not_stop_the_others():
+    found = populus.explore(two_products(), machine="gc200, tiles=16", vary={"tile_bytes": "5000,65536"}, processes=1)
+    assert "needs" in found.points[0]["why"] and found.front == [1]
+
+
+def test_conditions_leave_points_out_of_the_front(explored):
+    cycles = sorted(p["measures"]["seconds"] for p in explored.points)
+    asked = Request(minimise=("memory",), latency=cycles[3])
+    limited = replace(explored, request=asked, points=list(explored.points))
+    assert all(p["measures"]["seconds"] <= cycles[3] for p in limited.points if p["point"] in limited.front)
+    assert sum(limited.fault(p) is None for p in limited.points) == sum(c <= cycles[3] for c in cycles)
+    assert asked.fault({"outside": 0, "seconds": 1e9, "power": 1}).startswith("latency of 1e+09 s, above")
+    assert (Request(fit=True).fault({"outside": 5, "seconds": 0, "power": 0}) or "").startswith("5 bytes go to and from memory outside")
+
+
+# ---- axes
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "values"),
+    [
+        ("tiles", "368,736", (368, 736)),
+        ("tiles", "1:9:4", (1, 5, 9)),
+        ("tile_bytes", "256K:1M:x2", (262144, 524288, 1048576)),
+        ("tile_bytes", "0.5KiB,1M", (512, 1048576)),
+        ("tiles", "4:64:x4,64,5", (4, 16, 64, 5)),
+        ("dim.batch", "1,2", (1, 2)),
+    ],
+)
+def test_values_are_lists_and_ranges(name, text, values):
+    assert axis_of(name, text, GC200, PASSES).values == values
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("tile", "3", "did you mean 'tiles'?"),
+        ("exchange_bytes_per_cycle", "3", "did you mean 'exchange_bytes'?"),
+        ("tiles", "9:3:1", "upside down; 3:9:1"),
+        ("tiles", "3:9", "expected LEAST:GREATEST:STEP"),
+        ("tiles", "3:9:0", "the step 0"),
+        ("tiles", "3:9:x1", "a factor is above 1"),
+        ("tiles", "0:9:x2", "begins above 0"),
+        ("tiles", "3K", "tiles is a number, write 3"),
+        ("tile_bytes", "3Q", "the unit Q"),
+        ("tile_bytes", "0.3K", "no whole number of bytes"),
+        ("tiles", "a", "'a' is not a whole number"),
+        ("tiles", [], "no value"),
+        ("partials", "f64", "no partials 'f64'"),
+        ("popops-fuse", "maybe", "on or off"),
+        ("popops-fus", "on", "did you mean 'popops-fuse'?"),
+        ("poplin-to-poplar.residen", "1", "did you mean 'resident'?"),
+        ("poplin-to-poplar.resident", "abc", "does not fit"),
+        ("poplin-to-poplar.target", "gc2", "has no option 'target'"),
+    ],
+)
+def test_a_mistake_in_an_axis_is_one_line(name, given, said):
+    with pytest.raises(PopulusError) as error:
+        axis_of(name, given, GC200, PASSES)
+    assert said in str(error.value) and "\n" not in str(error.value) and name in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"minimise": ("cycle",)}, "did you mean 'cycles'?"),
+        ({"minimise": ()}, "expected one measure or several"),
+        ({"points": 0}, "points = 0"),
+        ({"latency": -1.0}, "latency = -1.0"),
+        ({"resume": True}, "resume without a log"),
+        ({"search": "al"}, "no search 'al'"),
+        ({"search": "all", "points": 3, "vary": {"tiles": "1:9:1"}}, "the space has 9 points"),
+        ({"equal": "sram", "vary": {"tile_bytes": "1M"}}, "it follows"),
+        ({"technology": "5nm"}, "no technology '5nm'"),
+        ({"sead": 1}, "did you mean 'seed'?"),
+        ({"machine": "gc20"}, "did you mean 'gc200'?"),
+        ({"vary": {"tile_bytes": "5000"}}, "none of 1 points can be taken; tile_bytes=5000: the model needs"),
+        ({"vary": {"tiles": "0"}}, "tiles = 0 is out of range"),
+    ],
+)
+def test_a_mistake_is_one_line(options, said):
+    with pytest.raises(PopulusError) as error:
+        populus.explore(two_products(), **{"machine": "gc200, tiles=16", "processes": 1, **options})
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+# ---- plans
+
+
+SHAPES = (
+    Contraction(1, 1, 160, 96, (16,), (1,), (1,)),
+    Contraction(4, 1, 64, 64, (128,), (1,), (1,)),
+    Contraction(1, 2, 32, 16, (14, 14), (3, 3), (1, 1)),
+)
+
+
+@pytest.mark.parametrize("element", [f32, f16])
+def test_plans_that_are_kept_are_those_made_anew(element):
+    """Whatever limits of memory came before, plans equal those that are made with nothing kept."""
+    sizes = [8 * n for n in (600, 1000, 2000, 4000, 8000, 20000, 80000)]
+    order = random.Random(5).sample(sizes, len(sizes)) + random.Random(6).sample(sizes, len(sizes))
+    before = contraction.planned()
+    for shape in SHAPES:
+        for size in order:
+            machine = replace(GC200.target(), tiles=64, tile_bytes=size, reserved_bytes=0)
+            fresh = contraction._options(shape, element, as_planned(machine), None, 0.5, 0.6 * machine.room)[0]
+            assert options(shape, element, machine, None, 0.5, 0.6) == fresh, (shape, size)
+    made, kept = (after - b for after, b in zip(contraction.planned(), before))
+    assert made + kept == len(SHAPES) * len(order) and kept >= len(SHAPES) * len(sizes)
+
+
+@pytest.mark.parametrize("name", ["gc2", "gc200", "bow", "host", "n150"])
+def test_plans_read_no_field_that_is_left_out_of_their_key(name):
+    """A machine that records what is read of it: the fields that plans ignore are never looked at."""
+    machine, read = recording(PRESETS[name])
+    for shape, element in product(SHAPES, [e for e in (f32, f16) if machine.holds(e)]):
+        found = contraction.Candidates(shape, element, machine, None, 0.5, contraction._all(shape, element, machine, None, 0.5).parts)
+        for resident in (True, False):
+            assert len(found.cycles(resident)) == len(found.bound(resident)) == len(found.working_bytes(resident))
+        assert found.temporary_bytes().min() > 0
+    assert read, "something is read"
+    assert not read & set(UNREAD) - {"tile_bytes", "name"}  # tile_bytes as a bound of interleaved memory, the name for an assertion
+
+
+# ---- fronts and searches
+
+
+def test_a_front_and_its_volume_are_those_of_all_pairs_and_of_counted_cells():
+    draw = random.Random(3)
+    for dimensions in (1, 2, 3, 4):
+        costs = [tuple(float(draw.randrange(6)) for _ in range(dimensions)) for _ in range(30)]
+        found = front_of(costs)
+        plain = [i for i, c in enumerate(costs) if not any(dominates(o, c) for o in costs) and costs.index(c) == i]
+        assert sorted(found) == plain
+        cells = sum(any(all(x <= y for x, y in zip(c, cell)) for c in costs) for cell in product(range(6), repeat=dimensions))
+        assert hypervolume(costs, (6.0,) * dimensions) == cells
+
+
+# ---- logs
+
+
+def run(tmp_path, *more):
+    """Explores a saved model in a process of its own, with a log."""
+    command = [sys.executable, "-m", "populus", "explore", str(tmp_path / "net.onnx"), "--machine", "gc200, tiles=16"]
+    command += ["--vary", "tiles=4:36:1", "--processes", "1", *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_run_that_is_killed_is_resumed_to_the_same_bytes(tmp_path):
+    """Killed whenever its log has some more points; what is there is not weighed again."""
+    save(two_products(), tmp_path / "net.onnx")
+    whole = run(tmp_path, "--json", str(tmp_path / "whole.json"))
+    assert whole.wait() == 0, whole.communicate()
+    log, seen = tmp_path / "log.jsonl", 0
+    for more in (2, 9, 14):
+        process = run(tmp_path, "--log", str(log), "--resume", "--json", str(tmp_path / "part.json"))
+        while process.poll() is None and (log.read_bytes().count(b"\n") if log.exists() else 0) < seen + more:
+            time.sleep(0.005)
+        process.kill()
+        process.communicate()
+        seen = log.read_bytes().count(b"\n") - 1
+        assert not (tmp_path / "part.json").exists(), "it was killed before it ended"
+    last = run(tmp_path, "--log", str(log), "--resume", "--json", str(tmp_path / "part.json"))
+    assert last.wait() == 0, last.communicate()
+    assert (tmp_path / "part.json").read_bytes() == (tmp_path / "whole.json").read_bytes()
+    assert len({json.loads(line)["point"] for line in log.read_text().splitlines()[1:]}) == log.read_bytes().count(b"\n") - 1 == 33
+
+
+def test_a_log_that_ends_at_any_byte_is_read_up_to_its_last_whole_line(tmp_path):
+    path = tmp_path / "log"
+    log = Log(path, "k", False)
+    for number in range(3):
+        log.add({"point": number, "why": "none"})
+    log.close()
+    content = path.read_bytes()
+    for end in range(len(content) + 1):
+        path.write_bytes(content[:end])
+        again = Log(path, "k", True)
+        again.close()
+        assert len(again.found) == max(content[:end].count(b"\n") - 1, 0)
+        assert path.read_bytes().endswith(b"\n") and content.startswith(path.read_bytes())
+
+
+def test_a_log_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "log"
+    Log(path, "k", False).close()
+    for key, resume, said in (("k", False, "resume it"), ("other", True, "of another space")):
+        with pytest.raises(PopulusError, match=said):
+            Log(path, key, resume)
+    path.write_text("some text\n")
+    with pytest.raises(PopulusError, match="not a log"):
+        Log(path, "k", True)
+    path.write_text('{"explore": 1, "key": "k"}\n{"point": "x"}\n')
+    with pytest.raises(PopulusError, match="line 2: no point"):
+        Log(path, "k", True)
+
+
+# ---- energy and area
+
+
+def test_each_number_of_a_technology_has_a_source_and_estimates_say_so():
+    for name in json.loads(FILE.read_text()):
+        rows = technology(name).record()["rows"]
+        assert len(rows) >= 15 and all(row["source"] and row["unit"] in ("pJ", "mm2") for row in rows)
+    assert technology("7nm").area(PRESETS["gc200"]) == pytest.approx(823, rel=0.01), "the area of a tile is the rest of a GC200's"
+
+
+def test_memory_between_two_rows_costs_between_them():
+    table = technology("45nm")
+    assert table.sram_byte(8192) == pytest.approx(10 / 8) and table.sram_byte(1 << 20) == pytest.approx(100 / 8)
+    assert 10 / 8 < table.sram_byte(16384) < 20 / 8 < table.sram_byte(65536) < table.sram_byte(4 << 20)
+
+
+def test_energy_is_the_sum_of_what_was_counted(explored):
+    machine = replace(PRESETS["gc200"], tiles=32)
+    point = next(p for p in explored.points if explored.settings(p["point"]) == {"tiles": 32, "tile_bytes": 65536, "exchange_bytes": 4})
+    table = technology()
+    macs = 16 * 96 * 160 + 16 * 160 * 24
+    products = 2 * macs * (1.31 + 0.38) / 2
+    wires = point["measures"]["exchange"] * table.wire_byte(replace(machine, tile_bytes=65536))
+    least = products + wires + point["measures"]["exchange"] * 2 * table.sram_byte(65536)
+    assert least * 1e-12 < point["measures"]["energy"] < 4 * least * 1e-12
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t["energy"].pop("f16_add"), "no energy of f16_add"),
+        (lambda t: t["energy"]["f16_add"].pop("source"), "no source"),
+        (lambda t: t["area"]["tile"].update(value=0), "has the value 0"),
+        (lambda t: t["area"].update(tyle={}), "did you mean 'tile'?"),
+        (lambda t: t["energy"].update(sram_byte=[]), "no list energy.sram_byte"),
+        (lambda t: t["energy"]["sram_byte"][0].pop("bytes"), "states bytes = None"),
+        (lambda t: t.pop("area"), "no object 'area'"),
+    ],
+)
+def test_a_users_technology_is_a_file_and_a_mistake_in_it_one_line(change, said, tmp_path):
+    path = tmp_path / "mine.json"
+    table = json.loads(FILE.read_text())["7nm"]
+    path.write_text(json.dumps({"mine": table}))
+    assert technology(path).name == "mine"
+    change(table)
+    path.write_text(json.dumps({"mine": table}))
+    with pytest.raises(PopulusError) as error:
+        technology(path)
+    assert said in str(error.value) and os.fspath(path) in str(error.value)
