@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cpus = "native (this CPU, default), x86-64-v2, x86-64-v3, x86-64-v4, alderlake, cascadelake, aarch64, or wasm32 for browsers and Node"
     add("--cpu", default="native", metavar="CPU", help=cpus)
     add("--relaxed", action="store_true", help="for wasm32: also a module of relaxed vectors, with the bits of the native engine")
+    add("--single-file", action="store_true", help="for wasm32: one page that holds all, and opens from a file")
     add("--embed", action="store_true", help="put the weights inside the library")
     add("--state", action="append", default=[], metavar="INPUT=OUTPUT", help="keep an input from run to run, replaced by an output")
     add("--cc", metavar="COMMAND", help="the C compiler (CC, or cc, gcc, clang, ziglang)")
@@ -38,7 +39,10 @@ def execute(args: argparse.Namespace) -> int:
     program = program_of(args, "poplar")
     name = args.name or "".join(c if c.isalnum() and c.isascii() else "_" for c in Path(args.model).stem)
     with working(f"building {args.output}"):
-        made = build(program, args.output, name=name, cpu=args.cpu, embed=args.embed, states=states, compiler=args.cc, relaxed=args.relaxed)
+        made = build(
+            program, args.output, name=name, cpu=args.cpu, embed=args.embed, states=states, compiler=args.cc, relaxed=args.relaxed,
+            single_file=args.single_file,
+        )  # fmt: skip
     files = [made.library, *([] if made.weights is None else [made.weights])]
     sizes = ", ".join(f"{path} ({path.stat().st_size / 1e6:.1f} MB)" for path in files)
     Terminal(highlight=False, soft_wrap=True).print(f"{sizes}, in {perf_counter() - start:.2f} s", markup=False)

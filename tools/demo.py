@@ -25,8 +25,8 @@ from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.program.signature import Signature
 from populus.runtime.differences import RTOL
 from populus.tools.arrays import ATOL, Agreement, compare, read_arrays
-from populus.tools.command import whole
-from populus.tools.digit import digit
+from populus.tools.command import UsageError, whole
+from populus.tools.digit import digit, write_page
 from populus.tools.output import Terminal, shown
 from populus.tools.progress import stages, working
 
@@ -41,6 +41,7 @@ WIDTH = 79
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus demo`."""
     parser.add_argument("--digit", type=int, choices=range(10), metavar="0..9", default=3, help="which image of a digit to recognise (3)")
+    parser.add_argument("--web", metavar="FILE", help="write a page that recognises a digit which is drawn on it, without a server")
     parser.add_argument("--model", metavar="NAME", help="walk a light model of the onnx package down instead: light_resnet50")
     parser.add_argument("--target", default="gc200", metavar="T", help="the machine (gc200)")
     parser.add_argument("--tiles", type=whole(1), default=None, metavar="N", help="number of tiles to use (16 for a digit, else all)")
@@ -48,6 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
+    if args.web is not None:
+        if args.model is not None:
+            raise UsageError("--web: the page is of the net of digits; --model is for the terminal")
+        with working(f"building {args.web}"):
+            size = write_page(Path(args.web), args.target, 16 if args.tiles is None else args.tiles)
+        Terminal(highlight=False, soft_wrap=True).print(f"{args.web} ({size / 1e3:.0f} kB): open it in a browser", markup=False)
+        return 0
     if args.model is None:
         return digit(Terminal(width=WIDTH, highlight=False), args.digit, args.target, 16 if args.tiles is None else args.tiles)
     import onnx.backend.test

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 import populus
+from populus.dialects.support.output_files import replacing
 from populus.tools.progress import stages
 from populus.tools.report.ir import ir_by_place
 from populus.write.nets import TRAINED, net
@@ -16,6 +19,7 @@ from populus.write.nets import TRAINED, net
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+PAGE = Path(__file__).parent / "report" / "digit.html"
 INK = " ░▒▓█"  # of pixels from 0 to 16
 PRODUCT = "product"  # the name of the node that is shown
 MOVES = ("popops.reshape", "poplar.reshape", "poplar.var")  # which compute nothing, and are not shown
@@ -57,3 +61,28 @@ def _drawn(image: NDArray[Any]) -> list[str]:
 
 def _bar(share: float) -> str:
     return f"{'█' * round(30 * share):30} {share:.0%}"
+
+
+def write_page(path: Path, target: str, tiles: int) -> int:
+    """Writes a page that recognises a digit which is drawn on it, by a WebAssembly program inside; gives the bytes of the page.
+
+    Raises PopulusError for a file that cannot be written.
+    """
+    import numpy as np
+
+    from populus.runtime.engine.native.frozen.web import single_page
+
+    program = populus.compile(net(TRAINED), target=target, tiles=tiles, engine="native")
+    with np.load(Path(net(TRAINED)).with_name("images.npz")) as found:
+        images = {str(i): found["images"][list(found["labels"]).index(i)].ravel().tolist() for i in range(10)}
+    levels = {level: "\n".join(texts) for level, texts in ir_by_place(program)[0][PRODUCT].items()}
+    costs = program.profile().summary
+    facts = {"target": target, "tiles": tiles, "cycles": int(costs["cycles"]), "bytes": int(costs["peak_tile_bytes"]), "levels": levels}
+    with tempfile.TemporaryDirectory(prefix="populus-digit-") as folder:
+        populus.build(program, folder, name=TRAINED, cpu="wasm32", relaxed=True)
+        page = single_page(PAGE.read_text(encoding="utf-8"), Path(folder), TRAINED)
+    data = json.dumps({"images": images, **facts}).replace("<", "\\u003c")
+    page = page.replace("const DATA = {};", f"const DATA = {data};")
+    with replacing(path) as made:
+        made.write_text(page, encoding="utf-8")
+    return len(page.encode())

@@ -60,6 +60,7 @@ def build(
     states: Mapping[str, str] = {},
     compiler: str | None = None,
     relaxed: bool = False,
+    single_file: bool = False,
 ) -> Built:
     """Builds a compiled model: writes `lib<name>.so`, `<name>.bin`, `populus.h`, `example.c` and a Makefile into a folder.
 
@@ -68,6 +69,7 @@ def build(
     - `cpu`: `native`, this CPU; `x86-64-v2`, `-v3` or `-v4`; `aarch64`, by a cross compiler; `wasm32`, for browsers and Node, without one:
       it writes `<name>.wasm`, `<name>.bin`, `populus.mjs`, its types and `index.html`.
     - `relaxed`: for `wasm32`, also `<name>.relaxed.wasm`, whose results have the bits of the native engine.
+    - `single_file`: for `wasm32`, one page `<name>.html` that holds all and opens from a file, instead.
     - `embed`: the weights are inside the library instead of in `<name>.bin`.
     - `states`: inputs that a run keeps for the next, each with the output that replaces it.
     - `compiler`: the command of the C compiler; by default `CC`, or the first of `cc`, `gcc`, `clang` and ziglang that there is.
@@ -78,19 +80,12 @@ def build(
     from populus.runtime.engine.native.codegen.cpu import WASM, described
     from populus.runtime.engine.native.frozen.link import compiler as compiler_of
     from populus.runtime.engine.native.frozen.link import link
-    from populus.runtime.engine.native.frozen.web import write_web
+    from populus.runtime.engine.native.frozen.web import single_page, write_web
 
     checked(program, Program, "program", "what populus.compile gives", PopulusError)
     checked(folder, (str, os.PathLike), "folder", "the path of a folder", PopulusError)
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-        raise PopulusError(f"name '{name}'; a library's name has letters, digits, '_', '-' and '.'")
-    if name.lower() in SYSTEM:
-        raise PopulusError(f"name '{name}'; lib{name}.so is a library of the system, which programs would link instead; give another")
     web = described(cpu).architecture == WASM
-    if web and embed:
-        raise PopulusError("embed puts weights into a library; for wasm32 they are in a file of their own")
-    if relaxed and not web:
-        raise PopulusError(f"relaxed is for wasm32; for {cpu} products are fused wherever its CPUs do so")
+    _check(name, cpu, web, embed, relaxed, single_file)
     command = [] if web else compiler_of(described(cpu).architecture, compiler)
     frozen = frozen_program(program, cpu, states)
     target = Path(folder)
@@ -103,6 +98,11 @@ def build(
             frozen.form.write(weights, identity)
             if web:
                 write_web(frozen, place, name, identity, relaxed)
+                if single_file:
+                    page = single_page((place / "index.html").read_text(encoding="utf-8"), place, name)
+                    for file in place.iterdir():
+                        file.unlink()
+                    (place / f"{name}.html").write_text(page, encoding="utf-8")
             else:
                 link(frozen, place, name, identity, command, embed)
                 shutil.copyfile(TEMPLATES / "example.c", place / "example.c")
@@ -116,8 +116,22 @@ def build(
                     shutil.move(file, partial)
     except OSError as error:
         raise PopulusError(f"{target}: cannot be written: {error.strerror or error}") from error
-    library = f"{name}.wasm" if web else f"lib{name}.so"
-    return Built(target / library, None if embed else target / f"{name}.bin")
+    library = f"{name}.html" if single_file else f"{name}.wasm" if web else f"lib{name}.so"
+    return Built(target / library, None if embed or single_file else target / f"{name}.bin")
+
+
+def _check(name: str, cpu: str, web: bool, embed: bool, relaxed: bool, single_file: bool) -> None:
+    """Raises PopulusError for a name that a library cannot have, and for options that a CPU does not have."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+        raise PopulusError(f"name '{name}'; a library's name has letters, digits, '_', '-' and '.'")
+    if name.lower() in SYSTEM:
+        raise PopulusError(f"name '{name}'; lib{name}.so is a library of the system, which programs would link instead; give another")
+    if web and embed:
+        raise PopulusError("embed puts weights into a library; for wasm32 they are in a file of their own")
+    if single_file and not web:
+        raise PopulusError(f"single_file is for wasm32; for {cpu} embed puts the weights into the library")
+    if relaxed and not web:
+        raise PopulusError(f"relaxed is for wasm32; for {cpu} products are fused wherever its CPUs do so")
 
 
 def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Frozen:

@@ -216,6 +216,8 @@ def test_what_is_not_for_wasm32_is_refused(tmp_path):
         populus.build(program, tmp_path, cpu="wasm32", embed=True)
     with pytest.raises(PopulusError, match=r"relaxed is for wasm32"):
         populus.build(program, tmp_path, relaxed=True)
+    with pytest.raises(PopulusError, match=r"single_file is for wasm32"):
+        populus.build(program, tmp_path, single_file=True)
 
 
 def recurrent():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from pathlib import Path
 
 from populus.dialects.support.diagnostics import PopulusError
@@ -40,6 +42,10 @@ def _fused(name: str, machine: Machine) -> str:
     return f.done(f"float {f.let(f'extractelement <4 x float> {sums}, i64 0')}")
 
 
+IMPORT = 'import { load } from "./populus.mjs"; // the loader'
+FILES = "const FILES = undefined; // of the program, in a page that holds them"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; img-src blob:"
+
 OWN = {"walk": WALK, "sums": Kernel("sums of a file", _sums), "fused": Kernel("fused", _fused)}
 
 
@@ -63,3 +69,14 @@ def write_web(frozen: Frozen, folder: Path, name: str, identity: bytes, relaxed:
     for file in (LOADER, TYPES, PAGE):
         text = (TEMPLATES / file).read_text(encoding="utf-8")
         (folder / file).write_text(text.replace("@NAME@", name).replace("@RELAXED@", "relaxed." if relaxed else ""), encoding="utf-8")
+
+
+def single_page(page: str, folder: Path, name: str) -> str:
+    """Gives a page that holds the loader, the modules and the weights of a folder that `write_web` filled; it opens from a file."""
+    loader = (folder / LOADER).read_text(encoding="utf-8").replace("export async function", "async function")
+    files = {"module": folder / f"{name}.wasm", "relaxed": folder / f"{name}.relaxed.wasm", "weights": folder / f"{name}.bin"}
+    texts = [f'{role}: bytes("{base64.b64encode(file.read_bytes()).decode()}")' for role, file in files.items() if file.exists()]
+    decode = "const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));\n"
+    assert page.count(IMPORT) == page.count(FILES) == 1, name
+    held = page.replace(IMPORT, loader).replace(FILES, f"{decode}const FILES = {{ {', '.join(texts)} }};")
+    return re.sub(r'(http-equiv="Content-Security-Policy" content=)"[^"]*"', rf'\1"{POLICY}"', held, count=1)
