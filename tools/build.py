@@ -20,9 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-o", "--output", required=True, metavar="DIR", help="folder for the library, its header, its weights and an example")
     add("--name", help="the library is libNAME.so (the model's file name)")
-    cpus = "native (this CPU, default), x86-64-v2, x86-64-v3, x86-64-v4, alderlake, cascadelake, aarch64, or wasm32 for browsers and Node"
+    cpus = "native (this CPU, default), x86-64-v2, x86-64-v3, x86-64-v4, alderlake, cascadelake, aarch64, riscv64, or wasm32 for the web"
     add("--cpu", default="native", metavar="CPU", help=cpus)
     add("--relaxed", action="store_true", help="for wasm32: also a module of relaxed vectors, with the bits of the native engine")
+    add("--parts", action="store_true", help="objects of the kernels, C and a Makefile instead of the library: no compiler is needed here")
     add("--single-file", action="store_true", help="for wasm32: one page that holds all, and opens from a file")
     add("--embed", action="store_true", help="put the weights inside the library")
     add("--state", action="append", default=[], metavar="INPUT=OUTPUT", help="keep an input from run to run, replaced by an output")
@@ -41,7 +42,7 @@ def execute(args: argparse.Namespace) -> int:
     with working(f"building {args.output}"):
         made = build(
             program, args.output, name=name, cpu=args.cpu, embed=args.embed, states=states, compiler=args.cc, relaxed=args.relaxed,
-            single_file=args.single_file,
+            single_file=args.single_file, parts=args.parts,
         )  # fmt: skip
     files = [made.library, *([] if made.weights is None else [made.weights])]
     sizes = ", ".join(f"{path} ({path.stat().st_size / 1e6:.1f} MB)" for path in files)

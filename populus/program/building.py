@@ -24,7 +24,6 @@ from populus.program.open_program import OpenProgram
 from populus.program.program import Program
 from populus.program.ready import absolute
 from populus.program.signature import Signature
-from populus.runtime import built
 from populus.runtime.engine.states import check_states
 
 if TYPE_CHECKING:
@@ -35,12 +34,10 @@ if TYPE_CHECKING:
 
 Types = dict[str, tuple[tuple[int, ...], "np.dtype[Any]"]]
 
-TEMPLATES = Path(built.__file__).parent
-
 
 @dataclass(frozen=True)
 class Built:
-    """A built program: its library, and its file of weights; None if the weights are inside."""
+    """A built program: its library, its module or the Makefile of its parts, and its file of weights; None if the weights are inside."""
 
     library: Path
     weights: Path | None
@@ -61,6 +58,7 @@ def build(
     compiler: str | None = None,
     relaxed: bool = False,
     single_file: bool = False,
+    parts: bool = False,
 ) -> Built:
     """Builds a compiled model: writes `lib<name>.so`, `<name>.bin`, `populus.h`, `example.c` and a Makefile into a folder.
 
@@ -70,6 +68,7 @@ def build(
       it writes `<name>.wasm`, `<name>.bin`, `populus.mjs`, its types and `index.html`.
     - `relaxed`: for `wasm32`, also `<name>.relaxed.wasm`, whose results have the bits of the native engine.
     - `single_file`: for `wasm32`, one page `<name>.html` that holds all and opens from a file, instead.
+    - `parts`: writes what the C compiler would link instead of the library: an object of each kernel, the runtime in C and a Makefile.
     - `embed`: the weights are inside the library instead of in `<name>.bin`.
     - `states`: inputs that a run keeps for the next, each with the output that replaces it.
     - `compiler`: the command of the C compiler; by default `CC`, or the first of `cc`, `gcc`, `clang` and ziglang that there is.
@@ -79,48 +78,36 @@ def build(
     from populus.program.program import Program
     from populus.runtime.engine.native.codegen.cpu import WASM, described
     from populus.runtime.engine.native.frozen.link import compiler as compiler_of
-    from populus.runtime.engine.native.frozen.link import link
-    from populus.runtime.engine.native.frozen.web import single_page, write_web
+    from populus.runtime.engine.native.frozen.link import write_library
+    from populus.runtime.engine.native.frozen.web import write_web
 
     checked(program, Program, "program", "what populus.compile gives", PopulusError)
     checked(folder, (str, os.PathLike), "folder", "the path of a folder", PopulusError)
-    web = described(cpu).architecture == WASM
-    _check(name, cpu, web, embed, relaxed, single_file)
-    command = [] if web else compiler_of(described(cpu).architecture, compiler)
+    architecture = described(cpu).architecture
+    web = architecture == WASM
+    _check(name, cpu, web, embed, relaxed, single_file, parts)
+    command = None if web or parts else compiler_of(architecture, compiler)
     frozen = frozen_program(program, cpu, states)
     target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target, prefix=".partial-") as made, no_garbage_collection():
             place = Path(made)
-            identity = frozen.form.identity(kernel.key.encode() for kernel in frozen.kernels)
-            weights = place / f"{name}.bin"
-            frozen.form.write(weights, identity)
             if web:
-                write_web(frozen, place, name, identity, relaxed)
-                if single_file:
-                    page = single_page((place / "index.html").read_text(encoding="utf-8"), place, name)
-                    for file in place.iterdir():
-                        file.unlink()
-                    (place / f"{name}.html").write_text(page, encoding="utf-8")
+                write_web(frozen, place, name, relaxed, single_file)
             else:
-                link(frozen, place, name, identity, command, embed)
-                shutil.copyfile(TEMPLATES / "example.c", place / "example.c")
-                makefile = (TEMPLATES / "example.mk").read_text(encoding="utf-8")
-                (place / "Makefile").write_text(makefile.replace("@NAME@", name), encoding="utf-8")
-            if embed:
-                weights.unlink()
+                write_library(frozen, place, name, command, embed)
             files = sorted(place.iterdir())
             with replacing_all([target / file.name for file in files]) as partials:
                 for file, partial in zip(files, partials):
                     shutil.move(file, partial)
     except OSError as error:
         raise PopulusError(f"{target}: cannot be written: {error.strerror or error}") from error
-    library = f"{name}.html" if single_file else f"{name}.wasm" if web else f"lib{name}.so"
+    library = f"{name}.html" if single_file else f"{name}.wasm" if web else "Makefile" if parts else f"lib{name}.so"
     return Built(target / library, None if embed or single_file else target / f"{name}.bin")
 
 
-def _check(name: str, cpu: str, web: bool, embed: bool, relaxed: bool, single_file: bool) -> None:
+def _check(name: str, cpu: str, web: bool, embed: bool, relaxed: bool, single_file: bool, parts: bool) -> None:
     """Raises PopulusError for a name that a library cannot have, and for options that a CPU does not have."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise PopulusError(f"name '{name}'; a library's name has letters, digits, '_', '-' and '.'")
@@ -128,6 +115,8 @@ def _check(name: str, cpu: str, web: bool, embed: bool, relaxed: bool, single_fi
         raise PopulusError(f"name '{name}'; lib{name}.so is a library of the system, which programs would link instead; give another")
     if web and embed:
         raise PopulusError("embed puts weights into a library; for wasm32 they are in a file of their own")
+    if web and parts:
+        raise PopulusError("parts are those of a library; the module for wasm32 needs no compiler")
     if single_file and not web:
         raise PopulusError(f"single_file is for wasm32; for {cpu} embed puts the weights into the library")
     if relaxed and not web:
@@ -157,6 +146,7 @@ def keep(program: Program, place: Place, begun: int) -> bool:
     """
     from populus.runtime.engine.choice import is_small
     from populus.runtime.engine.native.codegen.cpu import NATIVE, described
+    from populus.runtime.engine.native.frozen.freeze import write_weights
     from populus.runtime.engine.native.frozen.link import compiler, link
     from populus.runtime.session import graph_of
 
@@ -172,9 +162,7 @@ def keep(program: Program, place: Place, begun: int) -> bool:
         frozen = frozen_program(program, NATIVE, {})
 
         def write(folder: Path, name: str) -> None:
-            identity = frozen.form.identity(kernel.key.encode() for kernel in frozen.kernels)
-            frozen.form.write(folder / f"{name}.bin", identity)
-            link(frozen, folder, name, identity, command, embed=False)
+            link(frozen, folder, name, write_weights(frozen, folder, name), command, embed=False)
 
         folder = os.path.dirname(place.model)
         files = {place.model, *(absolute(os.path.join(folder, name)) for name in _locations(opened.proto))}

@@ -5,8 +5,11 @@
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #define MACHINE 183
+#elif defined(__riscv) && __riscv_xlen == 64
+#include <sys/auxv.h>
+#define MACHINE 243
 #else
-#error "programs are built for x86-64 and aarch64"
+#error "programs are built for x86-64, aarch64 and riscv64"
 #endif
 
 #if defined(__x86_64__)
@@ -33,6 +36,10 @@ static int has(int i) {
   }
   return __get_cpuid_count(checks[i].leaf, checks[i].sub, &r[0], &r[1], &r[2], &r[3]) && (r[checks[i].reg] >> checks[i].bit & 1);
 }
+#elif defined(__riscv)
+static const struct { const char *name; int bit; } checks[] = {{"m", 12}, {"a", 0}, {"f", 5}, {"d", 3}, {"c", 2}, {"v", 21}};
+
+static int has(int i) { return getauxval(AT_HWCAP) >> checks[i].bit & 1; }
 #else
 static const struct { const char *name; int word, bit; } checks[] = {
     {"neon", 0, 1}, {"dotprod", 0, 20}, {"fullfp16", 0, 10}, {"fp16fml", 0, 23}, {"sve", 0, 22}, {"sve2", 1, 1},

@@ -95,6 +95,8 @@ static void rest(int64_t turn) {
   }
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__riscv)
+  __asm__ volatile(".insn i 0x0f, 0, x0, x0, 0x010"); /* pause, which assemblers know later than the extension that has it */
 #else
   __asm__ volatile("yield");
 #endif

@@ -144,6 +144,45 @@ def test_weights_inside_give_the_same_and_the_folder_has_no_file_of_them(tmp_pat
     same(populus.load_program(tmp_path).run(inputs), program.run(inputs))
 
 
+def linked_parts(folder, cpu, make, embed=False):
+    """Builds parts with PATH emptied, so that no compiler is found."""
+    program = compiled(make())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PATH", "")
+        patched.delenv("CC", raising=False)
+        populus.build(program, folder, name="net", cpu=cpu, parts=True, embed=embed)
+    return program
+
+
+@pytest.mark.parametrize("embed", [False, True])
+def test_parts_make_a_library_with_the_bits_of_the_native_engine(embed, tmp_path):
+    program = linked_parts(tmp_path, "native", net, embed)
+    subprocess.run(["make", "-s", "-C", tmp_path, "CC=cc"], check=True, capture_output=True)
+    inputs = program.signature.random()
+    same(populus.load_program(tmp_path).run(inputs), program.run(inputs))
+
+
+# ELF's number of the machine; its flags: of RISC-V, compressed instructions and doubles in registers.
+@pytest.mark.parametrize(("cpu", "elf", "flags"), [("aarch64", 183, 0), ("riscv64", 243, 5), ("x86-64-v2", 62, 0), ("x86-64-v4", 62, 0)])
+@pytest.mark.parametrize("make", [net, loop])
+def test_parts_for_other_cpus_are_objects_of_that_machine(cpu, elf, flags, make, tmp_path):
+    linked_parts(tmp_path, cpu, make)
+    objects = sorted(tmp_path.glob("k*.o"))
+    table = (tmp_path / "table.c").read_text()
+    assert len(objects) == table.count("extern void populus_") > 3
+    for file in objects:
+        content = file.read_bytes()
+        assert content[:5] == b"\x7fELF\x02"
+        assert int.from_bytes(content[18:20], "little") == elf
+        assert int.from_bytes(content[48:52], "little") == flags
+    head = np.fromfile(tmp_path / "net.bin", np.uint64, 8)
+    assert head[4] == elf
+    assert {p.name for p in tmp_path.iterdir()} >= {"Makefile", "runtime.c", "cpu.h", "populus.h", "exports", "net.bin"}
+    command = {"aarch64": "aarch64-linux-gnu-gcc", "riscv64": "riscv64-linux-gnu-gcc"}.get(cpu)
+    if command is not None and shutil.which(command) is not None:
+        subprocess.run(["make", "-s", "-C", tmp_path], check=True, capture_output=True)
+
+
 def test_two_builds_are_equal_byte_for_byte(tmp_path):
     for name in "ab":
         populus.build(compiled(net()), tmp_path / name, name="net", embed=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,9 +75,7 @@ class FreezingProgram(NativeProgram):
         launches = self.launches(family)
         if launches is None:
             types = ", ".join(dict.fromkeys(str(self.array(v).dtype) for _, v in family.connections()))
-            raise PlacedError(
-                f"{where(family)}: '{family.codelet.data}' on {types} has no machine code yet, so the model cannot be built"
-            )
+            raise PlacedError(f"{where(family)}: '{family.codelet.data}' on {types} has no machine code yet, so the model cannot be built")
         self.done(family)
         return list[Run](launches)
 
@@ -162,9 +161,14 @@ class Frozen:
     plan: Machine
 
 
-def freeze(
-    graph: GraphOp, plan: Machine, inputs: Types, outputs: Types, states: Mapping[str, str], threads: int | None = None
-) -> Frozen:
+def write_weights(frozen: Frozen, folder: Path, name: str) -> bytes:
+    """Writes `<name>.bin`. Returns the identity of the build, which the code beside it has too."""
+    identity = frozen.form.identity(kernel.key.encode() for kernel in frozen.kernels)
+    frozen.form.write(folder / f"{name}.bin", identity)
+    return identity
+
+
+def freeze(graph: GraphOp, plan: Machine, inputs: Types, outputs: Types, states: Mapping[str, str], threads: int | None = None) -> Frozen:
     """Freezes a graph for a CPU.
 
     `inputs` and `outputs`: (shape, dtype) by name, in order, with the states among them. `threads`: the number that work is cut for

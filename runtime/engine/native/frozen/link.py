@@ -16,7 +16,7 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime import built
 from populus.runtime.engine.native.codegen.cpu import machine
 from populus.runtime.engine.native.codegen.jit import file_object
-from populus.runtime.engine.native.frozen.freeze import Frozen
+from populus.runtime.engine.native.frozen.freeze import Frozen, write_weights
 
 SOURCES = Path(built.__file__).parent
 API = ("version", "load", "unload", "count", "describe", "open", "close", "run", "get_state", "set_state", "error")
@@ -50,15 +50,15 @@ def compiler(architecture: str, named: str | None = None) -> list[str]:
     )
 
 
-def link(frozen: Frozen, folder: Path, name: str, identity: bytes, command: Sequence[str], embed: bool) -> None:
-    """Writes `lib<name>.so`, and with `embed` puts `<name>.bin` of the folder inside. Raises PopulusError if the compiler fails."""
+def write_parts(frozen: Frozen, folder: Path, name: str, identity: bytes, embed: bool) -> tuple[list[str], list[str]]:
+    """Writes the parts of a library: an object of each kernel, and C. Gives the names of all, and those that a compiler is called with."""
     objects = [f"k{i}.o" for i in range(len(frozen.kernels))]
     for kernel, file in zip(frozen.kernels, objects):
         (folder / file).write_bytes(file_object(kernel, frozen.plan))
     names = [kernel.name for kernel in frozen.kernels]
     declared = "".join(f"extern void {n}(void);\n" for n in names)
     low, high = np.frombuffer(identity, np.uint64).tolist()
-    own = [*objects, "table.c", "exports", "runtime.c", "cpu.h"]
+    own = [*objects, "table.c", "exports", "runtime.c", "cpu.h", "populus.h"]
     (folder / "table.c").write_text(
         f"#include <stdint.h>\n{declared}void (*const populus_kernels[])(void) = {{{', '.join([*names, '0'])}}};\n"
         f'const uint64_t populus_identity[2] = {{{low}u, {high}u}};\nconst char populus_file[] = "{name}.bin";\n'
@@ -74,11 +74,50 @@ def link(frozen: Frozen, folder: Path, name: str, identity: bytes, command: Sequ
         )
         sources.append("data.S")
         own.append("data.S")
-    libraries = ["-lm", "-ldl"]
-    words = [*command, *FLAGS, f"-Wl,-soname,lib{name}.so", *sources, "-o", f"lib{name}.so", *["-Wl,--as-needed"], *libraries]
+    return own, sources
+
+
+def arguments(name: str, sources: Sequence[str]) -> list[str]:
+    """Lists the compiler's arguments for a library."""
+    return [*FLAGS, f"-Wl,-soname,lib{name}.so", *sources, "-o", f"lib{name}.so", "-Wl,--as-needed", "-lm", "-ldl"]
+
+
+def write_makefile(folder: Path, name: str, architecture: str, sources: Sequence[str]) -> None:
+    """Writes a Makefile that links the parts in a folder by the compiler of their architecture."""
+    text = (SOURCES / "parts.mk").read_text(encoding="utf-8")
+    words = {
+        "@NAME@": name,
+        "@ARCHITECTURE@": architecture,
+        "@SOURCES@": " ".join(sources),
+        "@ARGUMENTS@": " ".join(arguments(name, sources)),
+    }
+    for mark, value in words.items():
+        text = text.replace(mark, value)
+    (folder / "Makefile").write_text(text, encoding="utf-8")
+
+
+def write_library(frozen: Frozen, folder: Path, name: str, command: Sequence[str] | None, embed: bool) -> None:
+    """Writes a library with its weights and an example; without a command its parts. Raises PopulusError if the compiler fails."""
+    identity = write_weights(frozen, folder, name)
+    if command is None:
+        _, sources = write_parts(frozen, folder, name, identity, embed)
+        write_makefile(folder, name, frozen.plan.architecture, sources)
+        return
+    link(frozen, folder, name, identity, command, embed)
+    shutil.copyfile(SOURCES / "example.c", folder / "example.c")
+    (folder / "Makefile").write_text((SOURCES / "example.mk").read_text(encoding="utf-8").replace("@NAME@", name), encoding="utf-8")
+    if embed:
+        (folder / f"{name}.bin").unlink()
+
+
+def link(frozen: Frozen, folder: Path, name: str, identity: bytes, command: Sequence[str], embed: bool) -> None:
+    """Writes `lib<name>.so`, and with `embed` puts `<name>.bin` of the folder inside. Raises PopulusError if the compiler fails."""
+    own, sources = write_parts(frozen, folder, name, identity, embed)
+    words = [*command, *arguments(name, sources)]
     done = subprocess.run(words, cwd=folder, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False)
     for file in own:
-        (folder / file).unlink()
+        if file != "populus.h":
+            (folder / file).unlink()
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "error" in line.lower()] or done.stderr.splitlines() or ["no message"]
         raise PopulusError(f"the C compiler {command[0]} failed: {lines[0]}")

@@ -11,7 +11,7 @@ from populus.runtime import built
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, file_object
 from populus.runtime.engine.native.codegen.llvm_builder import Function
-from populus.runtime.engine.native.frozen.freeze import Frozen
+from populus.runtime.engine.native.frozen.freeze import Frozen, write_weights
 from populus.runtime.engine.native.frozen.wasm_link import STACK, linked
 from populus.runtime.engine.native.run.step_loop import WALK
 
@@ -55,11 +55,12 @@ def module(frozen: Frozen, machine: Machine, identity: bytes) -> bytes:
     return linked(objects, [kernel.name for kernel in frozen.kernels], {name: kernel.name for name, kernel in OWN.items()}, identity)
 
 
-def write_web(frozen: Frozen, folder: Path, name: str, identity: bytes, relaxed: bool) -> None:
-    """Writes `<name>.wasm`, with `relaxed` also `<name>.relaxed.wasm`, the loader, its types and a page beside the weights.
+def write_web(frozen: Frozen, folder: Path, name: str, relaxed: bool, single_file: bool) -> None:
+    """Writes `<name>.wasm`, with `relaxed` also `<name>.relaxed.wasm`, weights, the loader, its types and a page; or one page with all.
 
     Raises PopulusError for a program that 4 GiB of memory do not hold.
     """
+    identity = write_weights(frozen, folder, name)
     needed = STACK + (folder / f"{name}.bin").stat().st_size + frozen.form.memory + frozen.form.words.nbytes
     if needed >= MOST:
         raise PopulusError(f"the program needs {needed / 1e9:.1f} GB of memory; wasm32 has 4.3 GB")
@@ -69,6 +70,11 @@ def write_web(frozen: Frozen, folder: Path, name: str, identity: bytes, relaxed:
     for file in (LOADER, TYPES, PAGE):
         text = (TEMPLATES / file).read_text(encoding="utf-8")
         (folder / file).write_text(text.replace("@NAME@", name).replace("@RELAXED@", "relaxed." if relaxed else ""), encoding="utf-8")
+    if single_file:
+        page = single_page((folder / PAGE).read_text(encoding="utf-8"), folder, name)
+        for file in folder.iterdir():
+            file.unlink()
+        (folder / f"{name}.html").write_text(page, encoding="utf-8")
 
 
 def single_page(page: str, folder: Path, name: str) -> str:
