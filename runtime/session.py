@@ -16,7 +16,7 @@ from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
 from populus.runtime.engine.background import Successor
 from populus.runtime.engine.choice import ENGINES, Options, runs_on_numpy
-from populus.runtime.engine.program import Observer, converted, unwritable
+from populus.runtime.engine.program import LoadedProgram, Observer, converted, unwritable
 from populus.runtime.engine.states import check_states
 
 if TYPE_CHECKING:
@@ -85,6 +85,11 @@ class Session:
     def engine(self) -> str:
         """The name of the engine that runs the program; with `ahead`, that ran it last."""
         return self._program.name
+
+    @property
+    def loaded(self) -> LoadedProgram:
+        """The program on its engine: an engine of one's own has more to tell."""
+        return self._program
 
     @property
     def inputs(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:

@@ -11,7 +11,7 @@ from populus.program.building import build
 from populus.tools.command import UsageError
 from populus.tools.output import Terminal
 from populus.tools.progress import working
-from populus.tools.run import add_compile_arguments, program_of
+from populus.tools.run import add_compile_arguments, check_engine, program_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     start = perf_counter()
+    check_engine(args)
     args.engine = "native" if args.engine == "auto" else args.engine
     if args.engine != "native":
         raise PopulusError(f"--engine {args.engine}: a library has native code")

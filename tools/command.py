@@ -25,6 +25,15 @@ from populus.lowering.driver.files import parse_message
 from populus.write.nets import KNOWN, model_path, net
 
 
+class Proposed(tuple[str, ...]):
+    """The values of an option that completion proposes. Another one is checked by its user, as a loaded file may define it."""
+
+    __slots__ = ()
+
+    def __contains__(self, value: object) -> bool:
+        return True
+
+
 class UsageError(PopulusError):
     """A mistake in the arguments of a command: exit status 2."""
 

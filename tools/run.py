@@ -18,6 +18,7 @@ from rich.table import Table
 from populus.compare.engines import compare_engines
 from populus.compare.levels import Comparison, compare_levels
 from populus.dialects.poplar.target import PARTIALS
+from populus.dialects.support.diagnostics import did_you_mean
 from populus.lowering.driver.phases import LEVELS
 from populus.program import compile as api
 from populus.program import front
@@ -30,7 +31,7 @@ from populus.program.ready import is_ready
 from populus.runtime.differences import RTOL
 from populus.runtime.ranks import world
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
-from populus.tools.command import UsageError, add_model, amount, bounds_of, buckets_of, dims_of, values_of, whole
+from populus.tools.command import Proposed, UsageError, add_model, amount, bounds_of, buckets_of, dims_of, values_of, whole
 from populus.tools.judges import judging
 from populus.tools.output import Json, add_json, described, say_written, shown, write_json
 from populus.tools.output import console as make_console
@@ -55,7 +56,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser, "a .onnx model, a .mlir module of any level, or a net by name, such as squeezenet")
     add("--target", default="host", metavar="T", help="host (default), gc2, gc200, bow, n150, p150; 'gc200, tiles=64' replaces fields")
     add("--tiles", type=whole(1), metavar="N", help="number of tiles to use (all)")
-    add("--engine", default="auto", choices=CHOICES, help=ENGINE)
+    add("--engine", default="auto", choices=Proposed(CHOICES), help=f"{ENGINE}, or one of --load")
     add("--sample", type=whole(1), metavar="K", help="let strict check K vertices of each family (all)")
     add("--threads", type=whole(1), metavar="N", help="number of threads of native (POPULUS_THREADS, or the number of CPUs)")
     add("--narrow", action="store_true", help="compute 64-bit types as 32-bit ones if the target lacks them, and check for overflow")
@@ -93,10 +94,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=whole(0), default=0, metavar="N", help="which random inputs (0)")
 
 
+def check_engine(args: argparse.Namespace) -> None:
+    """Raises UsageError for an unknown engine, unless a file is loaded, which may define it."""
+    if args.engine not in CHOICES and not args.load:
+        raise UsageError(f"no --engine choice '{args.engine}'{did_you_mean(args.engine, CHOICES)}")
+
+
 def program_of(
     args: argparse.Namespace, level: str, buckets: Sequence[int] = BUCKETS, compile: Callable[..., Program] = api.compile
 ) -> Program:
     """Compiles the program that the arguments describe, with a spinner. `buckets`: of open dimensions."""
+    check_engine(args)
     with stages(f"compiling {args.model}") as progress:
         return compile(
             args.model,

@@ -56,6 +56,7 @@ class Extension:
     codelets: list[TileCode] = field(default_factory=list[TileCode])
     targets: list[Target] = field(default_factory=list[Target])
     patterns: list[type[RewritePattern]] = field(default_factory=list[type[RewritePattern]])
+    engines: list[str] = field(default_factory=list[str])
 
     def definitions(self) -> list[Definition]:
         """Returns the definitions of the file's popart ops."""
@@ -190,7 +191,7 @@ def _collected(name: str, module: ModuleType) -> Extension:
         elif isinstance(value, type) and value.__module__ == module.__name__:
             _collect(extension, value)
     e = extension
-    if not any((e.dialects, e.ops, e.attributes, e.passes, e.codelets, e.patterns, e.targets)):
+    if not any((e.dialects, e.ops, e.attributes, e.passes, e.codelets, e.patterns, e.targets, e.engines)):
         raise PopulusError(
             f"{name}: defines no op, dialect, attribute, pass or pattern; an op is a class with @irdl_op_definition and a name"
         )
@@ -206,6 +207,16 @@ def _collected(name: str, module: ModuleType) -> Extension:
 
 def _collect(extension: Extension, value: type) -> None:
     named, abstract = isinstance(vars(value).get("name"), str), inspect.isabstract(value)
+    if isinstance(engine := vars(value).get("ENGINE"), str):
+        from populus.runtime.engine import choice
+        from populus.runtime.engine.program import LoadedProgram
+
+        if abstract or not issubclass(value, LoadedProgram):
+            missing = ", ".join(sorted(getattr(value, "__abstractmethods__", ()))) or "the base class Engine"
+            raise PopulusError(f"{extension.path}: class {value.__name__}: engine '{engine}' lacks {missing}")
+        choice.register(value, engine, extension.path)
+        extension.engines.append(engine)
+        return
     if issubclass(value, PopartOp) and (named or not abstract):
         try:
             definition = definition_of(value)

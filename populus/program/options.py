@@ -86,9 +86,9 @@ class MachineOptions:
         return tuple({e.module.__name__: e for e in (*extensions.known(), *map(extensions.read, self.load))}.values())
 
     def check(self) -> None:
-        """Raises PopulusError for unknown names and values that do not fit together. A loaded file may define the target."""
-        if self.engine not in CHOICES:
-            raise PopulusError(f"no engine '{self.engine}'{did_you_mean(self.engine, CHOICES)}")
+        """Raises PopulusError for unknown names and values that do not fit together. A loaded file may define target and engine."""
+        if self.engine not in choice.ENGINES:
+            raise PopulusError(f"no engine '{self.engine}'{did_you_mean(self.engine, choice.ENGINES)}")
         if self.level not in LEVELS:
             raise PopulusError(f"no level '{self.level}'{did_you_mean(self.level, LEVELS)}")
         if self.tiles is not None and self.tiles < 1:

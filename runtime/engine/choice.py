@@ -12,6 +12,7 @@ from xdsl.ir import Block, Operation
 from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
 from populus.dialects.poplar.program import CallOp, FuncOp, GraphOp, RepeatOp, WhileOp
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.registries import registry
 from populus.runtime.cycles.tile_code import instructions
 from populus.runtime.engine.native import NoMachineCodeError
 from populus.runtime.tasks import with_tasks
@@ -121,3 +122,21 @@ def _auto(graph: GraphOp, options: Options) -> LoadedProgram:
 
 # One row for each engine, in the order in which the command line names them; `auto` chooses among the others.
 ENGINES: dict[str, Callable[[GraphOp, Options], LoadedProgram]] = {"auto": _auto, "numpy": _numpy, "strict": _strict, "native": _native}
+OWN = frozenset(ENGINES)
+registry(ENGINES)
+
+
+def register(engine: type[LoadedProgram], name: str, place: str) -> None:
+    """Makes an engine of a loaded file known by its name. Its program takes the graph alone; sessions hold the states.
+
+    Raises PopulusError for the name of an engine of ours.
+    """
+    if name in OWN:
+        raise PopulusError(f"{place}: class {engine.__name__}: engine '{name}' is one of ours; give yours another name")
+
+    def load(graph: GraphOp, options: Options) -> LoadedProgram:
+        if options.sample:
+            raise PopulusError(f"the {name} engine checks no sample of vertices; engine strict or numpy with a sample does")
+        return engine(graph)
+
+    ENGINES[name] = load

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.data import TABLE, StoredAttr
-from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
+from populus.dialects.poplar.compute import ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, VarOp, ViewOp, storage_of, view_of
 from populus.dialects.poplar.outside import OutsideOp
 from populus.dialects.poplar.program import GraphOp, StreamInOp, StreamOutOp
@@ -20,22 +20,20 @@ from populus.dialects.poplar.types import TensorType
 from populus.dialects.support import mmap_file
 from populus.dialects.support.budget import check_bytes
 from populus.dialects.support.element_types import bytes_of, dtype_of
-from populus.runtime.codelets import IMPLEMENTATIONS
-from populus.runtime.codelets.task import Run, Task, Workspace
+from populus.runtime.codelets.task import Run, Workspace
 from populus.runtime.engine.arena import assign_offsets, give_back, memory
-from populus.runtime.engine.codelet_vertices import named
+from populus.runtime.engine.engine import Engine
 from populus.runtime.engine.guarded_memory import GuardedMemory, GuardedWorkspace, guarded
-from populus.runtime.engine.program import LoadedProgram, StepNode
+from populus.runtime.engine.program import StepNode, Written
 from populus.runtime.engine.states import States
 from populus.runtime.liveness import Span, liveness
-from populus.runtime.views import collapsed, params_of, piece_of, view_array
 
 Array = NDArray[Any]
 
 MAPPED = 64 << 20  # bytes of a table of rows from which it stays in its file
 
 
-class NumpyProgram(LoadedProgram):
+class NumpyProgram(Engine):
     """A graph whose families run whole: one kernel call for each part of a family's contracted axes."""
 
     name = "numpy"
@@ -103,9 +101,6 @@ class NumpyProgram(LoadedProgram):
                     spans[storage] = ((spans[storage][0][0], len(live.steps)),)
         return spans
 
-    def array(self, value: SSAValue) -> Array:
-        return view_array(self.memory(value), view_of(value))
-
     def memory(self, value: SSAValue) -> Array:
         """Gives the memory of a view's variable, constant or argument: [elements], row-major."""
         storage = storage_of(value)
@@ -152,34 +147,12 @@ class NumpyProgram(LoadedProgram):
             return StepNode(op, [])
         return super().host(op)
 
-    def execute(self, op: ExecuteOp) -> StepNode:
-        # In program order: a family may read results of an earlier family of the execute.
-        runs = [run for family in op.families() for run in self.family(family)]
-        if self.guard is not None:
-            runs.append(self.guard.check)
-        return StepNode(op, runs, [(v, self.array(v)) for family in op.families() for _, v in family.written()])
+    def launch(self, op: Operation, calls: Sequence[Run], written: Written) -> StepNode:
+        guards = [] if self.guard is None or not isinstance(op, ExecuteOp) else [self.guard.check]
+        return super().launch(op, [*calls, *guards], written)
 
-    def family(self, family: FamilyOp) -> list[Run]:
-        """Binds the kernel to each box of a family."""
-        kernel, params = IMPLEMENTATIONS[family.codelet.data].kernel, params_of(family.params)
-        fields = [(field, self.array(value), self.is_constant(value)) for field, value in family.connections()]
-        runs: list[Run] = []
-        for box in collapsed(family).boxes():
-            pieces = {field.name: piece_of(family, field, array, box, constant) for field, array, constant in fields}
-            runs.append(named(family, box, kernel(Task(params, box, pieces, self.workspace))))
-        return runs
-
-    def copy(self, op: CopyOp) -> StepNode:
-        source, target = self.array(op.src), self.array(op.dst)
-        return StepNode(op, [lambda: np.copyto(target, source)], [(op.dst, target)])
-
-    def read(self, op: Operation, value: SSAValue) -> Callable[[], Array]:
-        array = self.array(value)
-        return lambda: array
-
-    def write(self, op: Operation, value: SSAValue) -> Callable[[Array], None]:
-        array = self.array(value)
-        return lambda source: np.copyto(array, source.reshape(array.shape))
+    def compile(self, family: FamilyOp) -> list[Run]:
+        return self.by_numpy(family, self.workspace)
 
 
 def mapped_tables(graph: GraphOp) -> set[ConstOp]:

@@ -61,7 +61,7 @@ class SampledProgram(NumpyProgram):
             for result in expected:
                 _compare(result)
 
-        return [before, *(run for family in stage for run in self.family(family)), after]
+        return [before, *(run for family in stage for run in self.compile(family)), after]
 
     def _vertices(self, family: FamilyOp) -> Vertices:
         connections: list[Connection] = []

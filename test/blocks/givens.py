@@ -253,6 +253,12 @@ def session() -> Names:
     return {"Session": Session, "module": populus.compile("conv.onnx", tiles=16).module("poplar"), "image": image}
 
 
+def new_engine() -> None:
+    """Gives the example, and a model."""
+    shutil.copy(ROOT / "examples/engines/counting.py", ".")
+    perceptron("model.onnx", batch=2)
+
+
 def new_target() -> None:
     """Gives a model."""
     perceptron("model.onnx", batch=2)

@@ -46,6 +46,7 @@ PAGES: dict[str, Page] = {
     ),
     "docs/host.md": Page(given=givens.host, fails=("populus run model.onnx --no-host",)),
     "docs/machine-of-your-own.md": Page(given=givens.new_target),
+    "docs/new-engine.md": Page(given=givens.new_engine),
     "docs/new-target.md": Page(given=givens.new_target),
     "docs/open-sizes.md": Page(given=givens.open_sizes, before={"program.stateful": givens.with_cache}),
     "docs/pipelines.md": Page(

@@ -71,7 +71,7 @@ class FreezingProgram(NativeProgram):
 
     # -- steps
 
-    def family(self, family: FamilyOp) -> list[Run]:
+    def compile(self, family: FamilyOp) -> list[Run]:
         launches = self.launches(family)
         if launches is None:
             types = ", ".join(dict.fromkeys(str(self.array(v).dtype) for _, v in family.connections()))

@@ -131,14 +131,14 @@ class NativeProgram(NumpyProgram):
         self.workspace.busy[0] = 0  # in a forked child, those of the parent's threads
         self.table.run(self.team)
 
-    def family(self, family: FamilyOp) -> list[Run]:
+    def compile(self, family: FamilyOp) -> list[Run]:
         launches = self.launches(family)
         if launches is not None:
             self.done(family)
             return list[Run](launches)
         codelet = family.codelet.data
         self.fallbacks[codelet] = self.fallbacks.get(codelet, 0) + 1
-        return super().family(family)
+        return super().compile(family)
 
     def launches(self, family: FamilyOp) -> list[Launch] | None:
         """Binds the native kernel to each box. Returns None if there is none for the family."""
@@ -267,7 +267,7 @@ class NativeProgram(NumpyProgram):
         instead = {family: launches if family is families[0] else [] for family in families[:count]}
         nodes: list[Node] = []
         for step in (s for s in op.body.block.ops if isinstance(s, ExecuteOp)):
-            runs = [run for f in step.families() for run in (instead[f] if f in instead else self.family(f))]
+            runs = [run for f in step.families() for run in (instead[f] if f in instead else self.compile(f))]
             stored = [v for f in step.families() if f not in families[: count - 1] for _, v in f.written()]
             nodes.append(StepNode(step, runs, [(v, self.array(v)) for v in stored]))
         bound = {p: m for p, m in self._memory.items() if isinstance(p, ParamOp)}, dict(self._shown)
