@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,6 +15,7 @@ from populus.exploration.space import Space
 
 SEARCHES = ("all", "random", "optuna")
 BATCH = 20  # points that are proposed together, whatever the number of processes: results do not depend on it
+DRAWN = 2 * BATCH  # points of which the first are drawn, before there is something to learn from
 IDLE = 40  # batches without a new point, after which the rest is drawn
 LARGEST = 1e300  # cost of a point that cannot be: Optuna takes no infinity
 
@@ -42,12 +44,16 @@ def drawn(space: Space, points: int, seed: int) -> list[int]:
 def propose(space: Space, points: int, seed: int, objectives: int, weigh: Callable[[Sequence[int]], Sequence[Costs]]) -> list[int]:
     """Lets Optuna choose points, a batch at a time, and returns them in the order of their choice.
 
+    Its sampler of trees of Parzen estimators, over all axes together: on the stored space of the tests it covers more of the front in
+    200 points than its genetic one (0.98 to 0.99 of the volume, not 0.93 to 0.98), and drawn ones have 0.95 to 0.97.
     `weigh`: the costs of points, infinite for those that cannot be. The same seed and costs give the same points, so a run that is
     resumed proposes again what its log has, and goes on.
     """
     optuna: Any = import_module("optuna")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    sampler = optuna.samplers.NSGAIISampler(population_size=BATCH, seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # of `multivariate`
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=DRAWN, multivariate=True)
     study = optuna.create_study(directions=["minimize"] * objectives, sampler=sampler)
     found, idle, most = dict[int, None](), 0, min(points, space.size)
     while len(found) < most and idle < IDLE:

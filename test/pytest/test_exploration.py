@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +27,7 @@ from populus.exploration.axes import axis_of
 from populus.exploration.explore import Request, space_of
 from populus.exploration.front import dominates, front_of, hypervolume
 from populus.exploration.log import Log
+from populus.exploration.search import propose
 from populus.exploration.technology import FILE, technology
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.poplar.plan import contraction
@@ -249,6 +253,29 @@ def test_a_front_and_its_volume_are_those_of_all_pairs_and_of_counted_cells():
         assert sorted(found) == plain
         cells = sum(any(all(x <= y for x, y in zip(c, cell)) for c in costs) for cell in product(range(6), repeat=dimensions))
         assert hypervolume(costs, (6.0,) * dimensions) == cells
+
+
+@pytest.mark.skipif(find_spec("optuna") is None, reason="the search of large spaces is Optuna's, the extra `explore`")
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_200_points_cover_95_hundredths_of_the_front_of_2000(seed):
+    """A stored space: 2,000 machines for squeezenet, with cycles and joules (benchmarks/explored_space.py wrote it)."""
+    stored = json.loads((Path(__file__).parents[1] / "helpers/explored_space.json").read_text())
+    space = space_of("gc200", stored["vary"], CompileOptions(target="gc200"))
+    costs = [tuple(c) if c else (math.inf,) * 2 for c in stored["costs"]]
+    assert space.size == len(costs) == 2000
+    asked: list[int] = []
+
+    def weigh(numbers):
+        asked.extend(n for n in numbers if n not in asked)
+        return [costs[n] for n in numbers]
+
+    found = propose(space, 200, seed, 2, weigh)
+    assert len(found) == len(set(found)) == len(asked) == 200
+    logs = [(math.log(a), math.log(b)) for a, b in (costs[n] for n in range(2000)) if a < math.inf]
+    worst = tuple(max(c[i] for c in logs) + 1e-9 for i in (0, 1))
+    own = [(math.log(a), math.log(b)) for a, b in (costs[n] for n in found) if a < math.inf]
+    assert hypervolume(own, worst) >= 0.95 * hypervolume(logs, worst)
+    assert propose(space, 200, seed, 2, weigh) == found, "the same seed gives the same points"
 
 
 # ---- logs
