@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,17 +17,19 @@ from rich.table import Table
 
 from populus.dialects.poplar.target import PARTIALS
 from populus.dialects.support.output_files import check_places
+from populus.exploration.checking import checked
 from populus.exploration.explore import Exploration, explore
 from populus.exploration.measure import LESS
 from populus.exploration.running import Point
 from populus.exploration.search import SEARCHES
+from populus.exploration.sensitivity import sensitivity
 from populus.exploration.space import EQUAL
 from populus.tools.command import UsageError, dims_of, values_of, whole
 from populus.tools.output import Terminal, say_written, shown, to_standard_output
 from populus.tools.weightless import without_weights
 from populus.write.nets import model_path
 
-WIDE = 400  # columns of a table
+WIDE = 400  # columns of a table: a number that is cut off is worse than a long line
 SHOWN = 20  # points of the front that are printed
 TIMES = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
@@ -51,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--log", metavar="FILE", help="keep each point in this file as soon as it is there")
     add("--resume", action="store_true", help="go on with the points of --log")
     add("--technology", metavar="T", help="7nm (default), 45nm, or a JSON file of your own: joules and square millimetres")
+    add("--sensitivity", type=whole(0), default=0, metavar="N", help="the change of time by each field, of N points of the front")
+    add("--check", type=whole(0), default=0, metavar="N", help="run N drawn points of the front; exit 1 if one differs from the model")
     add("--json", metavar="FILE", help="write all points as JSON to this file, or to standard output for -")
     add("--csv", metavar="FILE", help="write a line for each point")
     add("--html", metavar="FILE", help="write the page, which needs no network")
@@ -66,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     check_places([path for path in (args.json, args.csv, args.html) if path not in (None, "-")])
-    console = Terminal(highlight=False, soft_wrap=True, stderr=args.json == "-")
+    console = Terminal(highlight=False, soft_wrap=True, stderr=args.json == "-", width=WIDE)
     with TemporaryDirectory() as folder:
         paths = [model_path(text) for text in args.models]
         if args.no_weights:
@@ -75,13 +79,21 @@ def execute(args: argparse.Namespace) -> int:
         begun = perf_counter()
         with _progress() as progress:
             found = explore(models, **_options(args), progress=progress)
+        for number in found.front[: args.sensitivity]:
+            found.sensitivities[number] = sensitivity(found, number)
+        checks = checked(found, args.check) if args.check else []
     _write(args, found)
     _report(console, found, perf_counter() - begun)
+    for number, changes in found.sensitivities.items():
+        console.print(_sensitivity_table(number, changes))
+    for check in checks:
+        said = check.fault or f"agrees within {check.difference:.2g} of the largest element"
+        console.print(f"point {check.point}, {check.model}: {check.engine} on {check.tiles:,} tiles {said}", markup=False)
     say_written(console, args.json, args.csv, args.html)
     if found.interrupted:
         go_on = f"; --log {args.log} --resume goes on" if args.log else ""
         console.print(f"interrupted after {len(found.points)} points{go_on}", markup=False)
-    return 130 if found.interrupted else 0
+    return 130 if found.interrupted else int(any(check.fault for check in checks))
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
@@ -167,7 +179,7 @@ def _report(console: Terminal, found: Exploration, seconds: float) -> None:
     for number in found.front[:SHOWN]:
         settings, measures = found.settings(number), by_number[number]["measures"]
         table.add_row(str(number), *(_cell(settings[n]) for n in names), *(_cell(measures[n]) for n in (*minimised, *others)))
-    console.print(table, width=WIDE, crop=False)  # a number that is cut off is worse than a long line
+    console.print(table)
     more = f", of which {SHOWN} are shown" if len(found.front) > SHOWN else ""
     weighed = f"{len(found.points):,} of {found.bench.space.size:,} weighed in {seconds:.1f} s"
     console.print(f"{len(found.front)} points on the front{more}; {weighed}", markup=False)
@@ -183,6 +195,18 @@ def _report(console: Terminal, found: Exploration, seconds: float) -> None:
     if faults:
         why, times = faults.most_common(1)[0]
         console.print(f"{faults.total():,} not taken, {times:,} of them: {why}", markup=False)
+
+
+def _sensitivity_table(number: int, changes: Sequence[Mapping[str, Any]]) -> Table:
+    """Makes a table of the fields that change the time of a point."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for i, name in enumerate((f"field of point {number}", "from", "to", "time", "% for 1 %")):
+        table.add_column(name, justify="right" if i else "left")
+    for change in changes:
+        if change["elasticity"]:
+            moved = f"{change['seconds'] / change['before'] - 1:+.2%}"
+            table.add_row(change["field"], _cell(change["was"]), _cell(change["to"]), moved, f"{change['elasticity']:+.3f}")
+    return table
 
 
 def _cell(value: object) -> str:

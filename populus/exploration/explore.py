@@ -99,6 +99,8 @@ class Exploration:
     search: str
     interrupted: bool = False
     front: list[int] = field(init=False)
+    sensitivities: dict[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict[int, "Sequence[Mapping[str, Any]]"])
+    """The change of the time by each field, of the points for which `sensitivity` was asked."""
 
     def __post_init__(self) -> None:
         self.points.sort(key=lambda p: p["point"])
@@ -152,6 +154,7 @@ class Exploration:
             "conditions": {name: getattr(self.request, name) for name in ("fit", "latency", "power")},
             "technology": space.technology.record(),
             "points": rows,
+            **({"sensitivity": {str(n): list(rows) for n, rows in self.sensitivities.items()}} if self.sensitivities else {}),
             "complete": not self.interrupted,
         }
 

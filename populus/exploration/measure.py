@@ -57,12 +57,15 @@ class Reuse:
 
 @dataclass
 class Bench:
-    """The models of an exploration on its space, with what their points share."""
+    """The models of an exploration on its space, with what their points share.
+
+    `upper`: programs and modules at the level above the tiles, by model, sizes and passes.
+    """
 
     models: Sequence[Model]
     space: Space
     reuse: Reuse = field(default_factory=Reuse)
-    _upper: dict[tuple[object, ...], tuple[Program, ModuleOp]] = field(default_factory=dict[tuple[object, ...], "tuple[Program, ModuleOp]"])
+    upper: dict[tuple[object, ...], tuple[Program, ModuleOp]] = field(default_factory=dict[tuple[object, ...], "tuple[Program, ModuleOp]"])
 
     def profile(self, model: Model, settings: Settings) -> Profile:
         """Compiles a model for a point, and profiles it. Raises PopulusError for a machine or a program that cannot be."""
@@ -85,9 +88,9 @@ class Bench:
         """Gives the model at the level above the tiles, made at most once for its sizes and its passes down to there."""
         upper = _without_fields(pipeline.down_to("popops"))
         key = (self.models.index(model), tuple(sorted((options.dims or {}).items())), str(upper))
-        if key in self._upper:
+        if key in self.upper:
             self.reuse.levels_kept += 1
-            return self._upper[key]
+            return self.upper[key]
         program = compiled(model.model, replace(options, level="popops", pipeline=upper))
         if isinstance(program, OpenProgram):
             names = sorted({name for own in program.names.values() for name in own.values()})
@@ -96,8 +99,8 @@ class Bench:
                 f"{model.name} has the open dimensions {', '.join(names)}; fix each, as dims={{'{first}': 1}}, or vary dim.{first}"
             )
         self.reuse.levels_made += 1
-        self._upper[key] = program, program.module("popops")
-        return self._upper[key]
+        self.upper[key] = program, program.module("popops")
+        return self.upper[key]
 
     def measure(self, number: int) -> Measures:
         """Weighs a point. Raises PopulusError for one that cannot be."""

@@ -24,15 +24,18 @@ from helpers.recorded_fields import recording
 from populus.dialects.poplar.target import PRESETS, Spec
 from populus.dialects.support.diagnostics import PopulusError
 from populus.exploration.axes import axis_of
+from populus.exploration.checking import checked
 from populus.exploration.explore import Request, space_of
 from populus.exploration.front import dominates, front_of, hypervolume
 from populus.exploration.log import Log
 from populus.exploration.search import propose
+from populus.exploration.sensitivity import sensitivity
 from populus.exploration.technology import FILE, technology
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.poplar.plan import contraction
 from populus.lowering.poplar.plan.contraction import UNREAD, Contraction, as_planned, options
 from populus.program.options import CompileOptions
+from populus.program.program import Program
 
 GC200 = Spec.of("gc200")
 PASSES = Pipeline.named("inference")
@@ -386,3 +389,33 @@ def test_a_users_technology_is_a_file_and_a_mistake_in_it_one_line(change, said,
     with pytest.raises(PopulusError) as error:
         technology(path)
     assert said in str(error.value) and os.fspath(path) in str(error.value)
+
+
+# ---- sensitivities and runs
+
+
+def test_a_sensitivity_is_the_change_between_two_compiles(explored):
+    number = explored.front[0]
+    changes = {c["field"]: c for c in sensitivity(explored, number)}
+    assert {"tiles", "exchange_bytes", "conv_macs", "sync_cycles", "workers"} <= set(changes)
+    base = populus.compile(two_products(), target=explored.machine(number)).profile().summary["seconds"]
+    for field in ("sync_cycles", "exchange_bytes"):
+        change = changes[field]
+        fresh = populus.compile(two_products(), target=f"{explored.machine(number)}, {field}={change['to']}").profile().summary["seconds"]
+        assert (change["before"], change["seconds"]) == (base, fresh), field
+        assert change["elasticity"] == pytest.approx(math.log(fresh / base) / math.log(change["to"] / change["was"]), abs=1e-6)
+    assert changes["sync_cycles"]["elasticity"] > 0 and changes["outside_bytes"]["elasticity"] == 0
+
+
+def test_points_of_the_front_run_with_the_numbers_of_the_model(explored):
+    checks = checked(explored, 2)
+    assert [(c.engine, c.tiles) for c in checks[:2]][1] == ("strict", 8) and {c.engine for c in checks} == {"native", "strict"}
+    assert len(checks) == 2 * min(2, len(explored.front)) and not [c for c in checks if c.fault]
+
+
+def test_a_run_that_differs_from_the_model_is_a_fault(explored, monkeypatch):
+    monkeypatch.setattr(Program, "run", lambda self, inputs: {n: 2 * v for n, v in self.run_at("popart", inputs).items()})
+    assert all(c.fault and c.fault.startswith("differs by") for c in checked(explored, 1))
+    small = replace(explored, points=[{**p, "measures": {**p["measures"], "memory": 1}} if "measures" in p else p for p in explored.points])
+    monkeypatch.undo()
+    assert [c.engine for c in checked(small, 1) if c.fault] == ["native"], "it needs more bytes than were measured"

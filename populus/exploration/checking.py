@@ -1,0 +1,81 @@
+"""Points of a front, run: on all tiles by machine code, on few with every vertex checked; both are compared with the model's values."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from populus.dialects.poplar.target import Spec
+from populus.exploration.explore import Exploration
+from populus.exploration.measure import Model
+from populus.exploration.space import text_of
+from populus.program.compile import compiled
+from populus.program.options import CompileOptions
+from populus.program.program import Program
+from populus.runtime.differences import RTOL, largest_difference
+
+FEW = 8  # tiles of the strict engine's run
+GRAIN = 8  # bytes of a tile's memory
+
+
+@dataclass(frozen=True)
+class Check:
+    """A run of a point's model. `difference`: the largest, relative to the largest element. `fault`: what is wrong, if something is."""
+
+    point: int
+    model: str
+    engine: str
+    tiles: int
+    difference: float
+    fault: str | None
+
+
+def checked(found: Exploration, most: int) -> list[Check]:
+    """Runs the programs of drawn points of the front, twice each, on random inputs.
+
+    `native` runs the point's own program, whose fullest tile is held to the measured memory. `strict` runs it on few tiles, with as many
+    bytes in all, and checks each vertex. Both are compared with the values of the level `popart`. Raises PopulusError for a model that
+    does not run.
+    """
+    drawn = sorted(random.Random(found.request.seed).sample(found.front, min(most, len(found.front))))
+    return [check for number in drawn for model in found.bench.models for check in _of_point(found, number, model)]
+
+
+def _of_point(found: Exploration, number: int, model: Model) -> list[Check]:
+    options = replace(found.bench.space.compiling(found.settings(number)), level="poplar")
+    program = compiled(model.model, replace(options, engine="native"))
+    inputs = program.signature.random(found.request.seed)
+    expected = program.run_at("popart", inputs)
+    own, few = Spec.of(options.target), _few(Spec.of(options.target))
+    runs = [("native", own, program.run(inputs)), ("strict", few, _strict(model, options, few).run(inputs))]
+    memory = next(p for p in found.points if p["point"] == number)["measures"]["memory"]
+    checks: list[Check] = []
+    for engine, spec, outputs in runs:
+        far = max((largest_difference(np.asarray(outputs[n]), np.asarray(expected[n])).relative for n in expected), default=0.0)
+        fault = None if far <= RTOL else f"differs by {far:.3g} of the largest element"
+        if engine == "native" and (needed := int(program.profile().summary["peak_tile_bytes"])) > memory:
+            fault = f"needs {needed:,} bytes of a tile, and {memory:,} were measured"
+        checks.append(Check(number, model.name, engine, spec.target().tiles, far, fault))
+    return checks
+
+
+def _strict(model: Model, options: CompileOptions, spec: Spec) -> Program:
+    """Compiles the point's program for few tiles. Raises PopulusError."""
+    return compiled(model.model, replace(options, engine="strict", target=text_of(spec)))
+
+
+def _few(spec: Spec) -> Spec:
+    """Gives a machine of few tiles with at least as many bytes in all, and twice as many for each: parts of few tiles are less even."""
+    target = spec.target()
+    if target.mesh is None:
+        numbers = {"tiles": min(FEW, target.tiles)}
+    else:
+        columns, rows = target.mesh.grid
+        numbers = {"columns": min(FEW // 2, columns), "rows": min(2, rows)}
+    tiles = math.prod(numbers.values())
+    bytes = -(-2 * target.tile_bytes * target.tiles // tiles // GRAIN) * GRAIN
+    overrides = {n: v for n, v in spec.overrides if n != "tiles" or target.mesh is None}
+    return Spec(spec.name, tuple({**overrides, **numbers, "tile_bytes": bytes}.items()))
