@@ -307,45 +307,6 @@ class Views:
         return self._shared.range(self.of(value))
 
 
-def example(elements: Set) -> str:
-    """Gives an element of a set as text: `[3, 0]`."""
-    if elements.is_empty():
-        return "nothing"
-    return f"[{', '.join(map(str, some_point(elements)))}]"
-
-
-def some_point(elements: Set) -> tuple[int, ...]:
-    """Gives an element of a finite set: the first."""
-    return _numbers(elements.lexmin().sample_point(), elements.n_dim())
-
-
-def _numbers(point: isl.Point, count: int) -> tuple[int, ...]:
-    return tuple(int(point.get_coordinate_val(isl.dim_type.set, d).to_python()) for d in range(count))
-
-
-class TooMany(Exception):
-    """Raised for a set of more elements than are to be listed."""
-
-
-def images(relation: Map, point: Sequence[int], most: int) -> list[tuple[int, ...]]:
-    """Lists the elements that a relation has for one. Raises TooMany for more than `most`."""
-    for d, value in enumerate(point):
-        relation = relation.fix_val(isl.dim_type.in_, d, isl.Val(value))
-    found: list[tuple[int, ...]] = []
-    image = relation.range()
-    if image.is_empty():
-        return found
-    room = math.prod(int(image.dim_max_val(d).sub(image.dim_min_val(d)).to_python()) + 1 for d in range(image.n_dim()))
-    if room > 8 * most + 64:  # of the box around it; an exception cannot pass through isl
-        raise TooMany(f"more than {most} terms")
-
-    def add(p: isl.Point) -> None:
-        found.append(_numbers(p, image.n_dim()))
-
-    image.foreach_point(add)
-    return found
-
-
 def count(elements: Set) -> int:
     """Counts the elements of a finite set."""
     return sum(int(Set.from_basic_set(b).count_val().to_python()) for b in elements.make_disjoint().get_basic_sets())

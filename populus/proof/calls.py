@@ -21,7 +21,7 @@ from populus.dialects.poplar.affine import box, shown
 from populus.dialects.poplar.meaning import RESULT, Meaning
 from populus.dialects.poplar.partition import ALL, Access, Domain, Split
 from populus.dialects.support.diagnostics import where
-from populus.dialects.support.element_types import element_type_of, is_float, shape_of
+from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of
 from populus.lowering.popart.to_popops import lower_block
 from populus.proof.codelets import Family, Operand
 from populus.proof.loops import Part, chosen, looped
@@ -30,7 +30,7 @@ from populus.proof.onnx.functions import expanded
 from populus.proof.pieces import over, united
 from populus.proof.report import Undecided
 from populus.proof.terms import Terms
-from populus.proof.trees import Pieces
+from populus.proof.trees import Leaf, Pieces, leaves
 
 
 class Calls:
@@ -83,9 +83,20 @@ class Calls:
         used = (bool(r.uses) for r in op.results)
         make = partial(defined, self.terms, op, self.values) if has_definition(op) else partial(self.function, op)
         try:
-            return self.terms.once.of((*key, *used), tuple(map(self.of, op.operands)), make)
+            found = self.terms.once.of((*key, *used), tuple(map(self.of, op.operands)), make)
         except Undecided as why:
             raise Undecided(f"{op.name} ({where(op)}): {why}") from None
+        if not all(self.terms.settled(leaf.node) for v in op.operands for p in self.of(v) for leaf in leaves(p.tree)):
+            return found
+        return [self.settled(pieces, r.type) for pieces, r in zip(found, op.results)]
+
+    def settled(self, pieces: Pieces, type: Attribute) -> Pieces:
+        """Gives what constants alone decide as a constant, so that shapes and indices that are computed of it are known."""
+        shape, element = shape_of(type), element_type_of(type)
+        if not pieces or any(isinstance(p.tree, Leaf) and p.tree.node in self.terms.arrays for p in pieces):
+            return pieces
+        array = self.terms.ground.array(pieces, shape, dtype_of(element))
+        return pieces if array is None else self.terms.once.of("settled", (pieces,), lambda: self.terms.array(array, shape))
 
     def function(self, op: OnnxOp) -> Sequence[Pieces]:
         """Gives the results of an op that ONNX defines as a function."""

@@ -188,6 +188,10 @@ def _rows(f: Family, points: Map) -> Pieces:
     return whitened(t, pieces, full, to_row, math.prod(f.output.shape[d] for d in row), epsilon.value.data)
 
 
+POSITION: Mapping[str, int] = {"top_k": -1, "multi_update": 0}
+"""The coordinate of a result on which it depends by itself: the place in the order, the number of the row."""
+
+
 def _of_ordered(*fields: str) -> Callable[[Family, Map], Pieces]:
     """Makes the meaning of a codelet that depends on the order of what it reads."""
 
@@ -195,11 +199,10 @@ def _of_ordered(*fields: str) -> Callable[[Family, Map], Pieces]:
         params = tuple(str(f.params[k]) for k in sorted(f.params))
         elements = points.domain()
         own = [f.ordered(name, points) for name in fields]
-        position = () if f.codelet != "top_k" else (f.output.access[-1].terms[0][0],)
-        if position:  # the place in the order is the last coordinate
+        if f.codelet in POSITION:
             axis = names("o", rank(elements))
-            place = _place(f.terms, read_map(f"{{ [{', '.join(axis)}] -> [{axis[-1]}] }}").intersect_domain(elements))
-            own.append((place, identity(elements), 0))
+            to = read_map(f"{{ [{', '.join(axis)}] -> [{axis[POSITION[f.codelet]]}] }}")
+            own.append((_place(f.terms, to.intersect_domain(elements)), identity(elements), 0))
         return f.terms.opaque(f.codelet, params, elements, own)
 
     return meaning

@@ -120,10 +120,11 @@ class Laws:
 
     def converted(self, to: Attribute, bits: bool, x: Tree) -> Tree:
         """Converts: a number becomes a number; a float that becomes an f32 or f64 stays as it is, to rounding."""
+        self.terms.element_types[str(to)] = to
         if bits:
             return Converted(to, bits, x)
         self.terms.coarsest = max(self.terms.coarsest, rounding_of(dtype_of(to)))
-        if isinstance(x, Number) and (value := _number_as(x.value, to)) is not None:
+        if isinstance(x, Number) and (value := number_as(x.value, to)) is not None:
             return Number(value)
         if isinstance(x, Leaf) and (array := self.terms.arrays.get(x.node)) is not None and floating(dtype_of(to)):
             return Leaf(self.terms.once.of(("converted", str(to)), (array,), lambda: self._converted(x.node, array, to)), x.at)
@@ -330,7 +331,7 @@ def _chain(function: str, operands: Sequence[Tree]) -> Tree:
     return found
 
 
-def _number_as(value: float | int | bool, to: Attribute) -> float | int | bool | None:
+def number_as(value: float | int | bool, to: Attribute) -> float | int | bool | None:
     """Converts a number to an element type; None where the type does not have it."""
     dtype = dtype_of(to)
     if floating(dtype):

@@ -26,11 +26,12 @@ from typing import TypeAlias
 from xdsl.ir import Block, Operation, SSAValue
 
 from populus.dialects.poplar import affine
-from populus.dialects.poplar.affine import Map, Set, box, example
+from populus.dialects.poplar.affine import Map, Set, box
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, root_of, storage_of, type_of, view_of
 from populus.dialects.poplar.outside import OutsideOp
 from populus.dialects.poplar.partition import Access, Domain
+from populus.dialects.poplar.points import example
 from populus.dialects.poplar.program import CallOp, GraphOp, IfOp, RepeatOp, SequenceOp, StreamInOp, StreamOutOp, SwitchOp, WhileOp
 from populus.dialects.poplar.task import TaskOp
 from populus.dialects.poplar.types import Field

@@ -21,6 +21,7 @@ from populus.proof.trees import CONSTANT, Number, Skeleton, float_name, float_re
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from xdsl.ir import Attribute
 
     Array: TypeAlias = NDArray[Any]
 
@@ -48,7 +49,7 @@ class Nodes:
     """The nodes of one proof. `arrays`: the elements of constants, flat; `rounding`: the relative error that each may have.
 
     `uniform`: of a constant whose elements are equal, that number, which formulas then have as a literal. `coarsest`: the largest relative
-    error of a float type that was met.
+    error of a float type that was met. `element_types`: those that are converted to, by name.
     """
 
     def __init__(self) -> None:
@@ -62,6 +63,8 @@ class Nodes:
         self.keys: dict[int, Skeleton] = {}
         self._compared: Memo[bool] = Memo()
         self._floats: dict[int, bool] = {}
+        self._settled: dict[int, bool] = {}
+        self.element_types: dict[str, Attribute] = {}
 
     def constant(self, flat: Array, rounding: float | None = None) -> int:
         """Makes the node of a constant: the same for the same bytes. `rounding`: by default that of its type, with some operations."""
@@ -80,6 +83,14 @@ class Nodes:
         if (value := uniform(flat, self.rounding[number])) is not None:
             self.uniform[number] = Number(value)
         return number
+
+    def settled(self, number: int) -> bool:
+        """Tells whether a node is made of constants alone."""
+        if number not in self._settled:
+            node = self.nodes[number]
+            made = bool(node.parts) and all(self.settled(i) for ids in node.parts for i in ids)
+            self._settled[number] = number in self.arrays or node.kind == "place" or made
+        return self._settled[number]
 
     def float_node(self, number: int) -> bool:
         """Tells whether a node is known to be of floats."""

@@ -16,6 +16,7 @@ import numpy as np
 from populus.dialects import expr
 from populus.dialects.poplar.affine import Composed, Map, Set, box, identity, reshape_map
 from populus.proof.constants import SAME, Multiple
+from populus.proof.ground import Ground
 from populus.proof.laws import Laws, factored
 from populus.proof.memo import Memo, Once
 from populus.proof.nodes import IDEMPOTENT, Node, Nodes, close
@@ -55,6 +56,7 @@ class Terms(Nodes):
         super().__init__()
         self.loops: list[Recurrence] = []
         self.laws, self.once = Laws(self), Once()
+        self.ground = Ground(self)
         self.composed = Composed()
         self._parts_of: Memo[tuple[int, Map, float]] = Memo()
 

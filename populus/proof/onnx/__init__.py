@@ -12,14 +12,17 @@ from xdsl.ir import SSAValue
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.support.element_types import shape_of
 from populus.proof.onnx.elements import ELEMENTS
+from populus.proof.onnx.indexed import INDEXED
 from populus.proof.onnx.node import Node, Results
 from populus.proof.onnx.products import PRODUCTS
+from populus.proof.onnx.quantized import QUANTIZED
 from populus.proof.onnx.rows import ROWS
+from populus.proof.onnx.sampled import SAMPLED
 from populus.proof.report import Undecided
 from populus.proof.terms import Terms
 from populus.proof.trees import Pieces
 
-DEFINITIONS: Mapping[str, Callable[[Node], Results]] = {**ELEMENTS, **ROWS, **PRODUCTS}
+DEFINITIONS: Mapping[str, Callable[[Node], Results]] = {**ELEMENTS, **INDEXED, **ROWS, **PRODUCTS, **QUANTIZED, **SAMPLED}
 
 NOTHING_KNOWN = {*ROWS, *PRODUCTS}
 """Ops that are not decided for operands without elements."""
@@ -33,6 +36,6 @@ def has_definition(op: OnnxOp) -> bool:
 def defined(t: Terms, op: OnnxOp, values: Mapping[SSAValue, Pieces]) -> Results:
     """Gives the results of an op. Raises Undecided if it has no definition here."""
     n = Node(t, op, values)
-    if op.OP_TYPE in NOTHING_KNOWN and any(0 in shape_of(v.type) for v in op.operands):
+    if op.OP_TYPE in NOTHING_KNOWN and any(0 in shape_of(v.type) for v in op.operands[: 1 if op.OP_TYPE in ROWS else None]):
         raise Undecided("a tensor without elements")
     return DEFINITIONS[op.OP_TYPE](n)

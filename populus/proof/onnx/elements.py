@@ -9,7 +9,7 @@ import numpy as np
 
 from populus.dialects import expr
 from populus.dialects.data import constant_value
-from populus.dialects.poplar.affine import box, names, read_map, shuffle_map, slice_map, within
+from populus.dialects.poplar.affine import box, names, read_map, read_set, shuffle_map, slice_map, within
 from populus.dialects.poplar.meaning import plain
 from populus.dialects.poplar.partition import ALL, Domain, Split
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of
@@ -18,7 +18,7 @@ from populus.proof.onnx.formulas import FORMULAS
 from populus.proof.onnx.node import Node, Results
 from populus.proof.pieces import over
 from populus.proof.report import Undecided
-from populus.proof.trees import Piece, Pieces
+from populus.proof.trees import Number, Piece, Pieces
 
 _1, _2 = expr.Arg(1), expr.Arg(2)
 
@@ -186,11 +186,11 @@ def _gathered(n: Node) -> Results:
 
 
 def _same(n: Node) -> Results:
-    if len([r for r in n.op.results if r.uses]) > 1 or (n.has(2) and constant_value(n.value(2)) is None):
+    if n.op.VERSION < 12 and len([r for r in n.op.results if r.uses]) > 1:
         raise Undecided("a mask")
-    if n.has(2) and bool(n.known(2)):
+    if n.has(2) and bool(n.known(2)) and not (n.has(1) and float(n.known(1)) == 0):
         raise Undecided("training")
-    return [n.x(0), *([] for _ in n.op.results[1:])]
+    return [n.x(0), *(n.t.number(True, n.full) for _ in n.op.results[1:])]
 
 
 def _constant(n: Node) -> Results:
@@ -199,6 +199,22 @@ def _constant(n: Node) -> Results:
     if n.op.OP_TYPE == "Size":
         return [n.t.number(math.prod(shape), ())]
     return [n.t.array(np.array(shape[slice(n.get("start"), n.get("end"))], np.int64))]
+
+
+def _range(n: Node) -> Results:
+    start, limit, delta = (n.known(i).reshape(-1)[0] for i in range(3))
+    count = max(math.ceil((limit.item() - start.item()) / delta.item()), 0)
+    return [n.t.array(np.asarray(start + np.arange(count) * delta, n.known(0).dtype))]
+
+
+def _eye(n: Node) -> Results:
+    """Gives 1 on a diagonal."""
+    rows, columns = n.full
+    floats = is_float(element_type_of(n.op.results[0].type))
+    one, none = (1.0, 0.0) if floats else (1, 0)
+    diagonal = read_set(f"{{ [i, j] : j - i = {int(n.get('k') or 0)} and {within('ij', (rows, columns))} }}")
+    ones = [Piece(diagonal, Number(one))] if not diagonal.is_empty() else []
+    return [over(n.t.number(none, n.full), ones)]
 
 
 def _filled(n: Node) -> Results:
@@ -227,5 +243,7 @@ ELEMENTS: Mapping[str, Callable[[Node], Results]] = {
     "Dropout": _same,
     "Gather": _gathered,
     "ConstantOfShape": _filled,
+    "EyeLike": _eye,
+    "Range": _range,
 }
 """The definition of each op."""

@@ -47,18 +47,18 @@ def _mean(get: Get, types: Types) -> Expr | None:
     return None if total is None or not is_float(types[0]) else total / float(len(types))
 
 
-def converted(x: Expr, old: Attribute, to: Attribute) -> Expr | None:
-    """Converts an element, by truncation to integers and by comparison with 0 to booleans."""
+def converted(x: Expr, old: Attribute, to: Attribute, saturates: bool) -> Expr | None:
+    """Converts an element, by truncation to integers and by comparison with 0 to booleans; 8-bit floats are those in range."""
     if to == old:
         return x
-    if isinstance(to, Float8E8M0FNUType) or (is_float(to) and size_in_bytes(to) == 1):
+    if isinstance(to, Float8E8M0FNUType) or (is_float(to) and size_in_bytes(to) == 1 and not saturates):
         return None
     return call("not", equal(x, 0.0 if is_float(old) else 0)) if to == i1 else cast(x, to)
 
 
 def _cast(get: Get, types: Types) -> Expr | None:
     to = element_numbered(get("to"))
-    return None if to is None else converted(_1, types[0], to)
+    return None if to is None else converted(_1, types[0], to, get("saturate") != 0)
 
 
 def _clip(get: Get, types: Types) -> Expr | None:
@@ -75,8 +75,43 @@ def _gelu(get: Get, types: Types) -> Expr:
     return 0.5 * _1 * (1.0 + expr.erf(_1 / math.sqrt(2.0)))
 
 
-def _isinf(get: Get, types: Types) -> Expr | None:
-    return isinf(_1) if get("detect_negative") and get("detect_positive") else None
+def _isinf(get: Get, types: Types) -> Expr:
+    negative, positive = (equal(_1, value) for value in (-math.inf, math.inf))
+    match bool(get("detect_negative")), bool(get("detect_positive")):
+        case True, True:
+            return isinf(_1)
+        case True, False:
+            return negative
+        case False, True:
+            return positive
+        case _:
+            return isinf(_1) & False
+
+
+def _mod(get: Get, types: Types) -> Expr:
+    rest = call("rem", _1, _2)  # of the dividend's sign
+    if get("fmod"):
+        return rest
+    zero = 0.0 if is_float(types[0]) else 0
+    return select(rest + _2, rest, ~equal(rest, zero) & call("xor", call("lt", rest, zero), call("lt", _2, zero)))
+
+
+def _power(get: Get, types: Types) -> Expr:
+    base, exponent = types
+    if base == exponent:
+        return call("pow", _1, _2)
+    if is_float(exponent) and not is_float(base):
+        return cast(call("pow", cast(_1, exponent), _2), base)
+    return call("pow", _1, cast(_2, base))
+
+
+def _shifted(get: Get, types: Types) -> Expr:
+    return call("shift_left" if get("direction") == "LEFT" else "shift_right", _1, _2)
+
+
+def _bits(get: Get, types: Types) -> Expr | None:
+    to = element_numbered(get("to"))
+    return None if to is None else _1 if to == types[0] else expr.bits(_1, to)
 
 
 def _softplus(get: Get, types: Types) -> Expr:
@@ -85,7 +120,7 @@ def _softplus(get: Get, types: Types) -> Expr:
 
 FORMULAS: Mapping[str, Formula] = {
     **{name: _plain(call(function, _1)) for name, function in (
-        ("Abs", "abs"), ("Neg", "neg"), ("Not", "not"), ("Sign", "signum"),
+        ("Abs", "abs"), ("Neg", "neg"), ("Not", "not"), ("Sign", "signum"), ("BitwiseNot", "bitwise_not"),
     )},
     **{name: _floats(call(function, _1)) for name, function in (
         ("Exp", "exp"), ("Log", "log"), ("Sqrt", "sqrt"), ("Sigmoid", "sigmoid"), ("Tanh", "tanh"), ("Erf", "erf"), ("Sin", "sin"),
@@ -95,12 +130,16 @@ FORMULAS: Mapping[str, Formula] = {
     )},
     **{name: _plain(call(function, _1, _2)) for name, function in (
         ("Add", "add"), ("Sub", "sub"), ("Mul", "mul"), ("And", "and"), ("Or", "or"), ("Xor", "xor"), ("Equal", "equal"), ("Less", "lt"),
-        ("Greater", "gt"), ("LessOrEqual", "lte"), ("GreaterOrEqual", "gte"),
+        ("Greater", "gt"), ("LessOrEqual", "lte"), ("GreaterOrEqual", "gte"), ("BitwiseAnd", "bitwise_and"),
+        ("BitwiseOr", "bitwise_or"), ("BitwiseXor", "bitwise_xor"),
     )},
     **{name: _chain(function) for name, function in (("Sum", "add"), ("Max", "max"), ("Min", "min"))},
     "Mean": _mean,
     "Div": _plain(_1 / _2),
-    "Pow": _floats(call("pow", _1, _2)),
+    "Pow": _power,
+    "Mod": _mod,
+    "BitShift": _shifted,
+    "BitCast": _bits,
     "Identity": _plain(_1),
     "Where": _plain(select(_2, _3, _1)),
     "Relu": lambda get, types: maximum(_1, 0.0 if is_float(types[0]) else 0),
@@ -119,7 +158,7 @@ FORMULAS: Mapping[str, Formula] = {
     "Clip": _clip,
     "IsInf": _isinf,
     "Cast": _cast,
-    "CastLike": lambda get, types: converted(_1, types[0], types[1]),
+    "CastLike": lambda get, types: converted(_1, types[0], types[1], get("saturate") != 0),
     "Shrink": lambda get, types: select(
         _1 + get("bias"), select(_1 - get("bias"), 0.0, call("gt", _1, get("lambd"))), call("lt", _1, -get("lambd"))
     ) if is_float(types[0]) else None,

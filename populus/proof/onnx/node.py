@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 from populus.dialects.data import constant_value
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.poplar.affine import broadcast_map
-from populus.dialects.support.element_types import element_type_of, shape_of
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.proof.report import Undecided
 from populus.proof.terms import Terms
 from populus.proof.trees import Pieces
@@ -63,8 +63,10 @@ class Node:
         return self.op.property(name)
 
     def known(self, i: int) -> NDArray[Any]:
-        """Gives a constant input. Raises Undecided for one that is computed."""
+        """Gives a constant input, or one that is computed of constants. Raises Undecided for another."""
         array = constant_value(self.value(i))
+        if array is None:
+            array = self.t.ground.array(self.x(i), self.shape(i), dtype_of(self.element(i)))
         if array is None:
             raise Undecided(f"input {i} is no constant")
         return array

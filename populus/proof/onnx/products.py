@@ -5,19 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from populus.dialects import expr
 from populus.dialects.poplar.affine import Map, box, names, read_map, read_set, within
 from populus.dialects.support.element_types import is_float
 from populus.proof.codelets import averaged
 from populus.proof.onnx.node import Node, Results
 from populus.proof.report import Undecided
+from populus.proof.terms import Terms
 from populus.proof.trees import Pieces
 
 _1, _2 = expr.Arg(1), expr.Arg(2)
 
 
 def _matmul(n: Node) -> Results:
-    a, b = n.shape(0), n.shape(1)
+    return [multiplied(n.t, n.shape(0), n.shape(1), n.x(0), n.x(1), n.full)]
+
+
+def multiplied(t: Terms, a: tuple[int, ...], b: tuple[int, ...], x: Pieces, y: Pieces, result: tuple[int, ...]) -> Pieces:
+    """Makes the product of matrices x of shape `a` and y of shape `b`, as NumPy has it."""
     wide_a, wide_b = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
     (*batch_a, m, k), (*batch_b, _, columns) = wide_a, wide_b
     rank = max(len(batch_a), len(batch_b))
@@ -35,7 +42,7 @@ def _matmul(n: Node) -> Results:
     index = [*g, *(["m"] if len(a) > 1 else []), *(["n"] if len(b) > 1 else [])]
     to_points = read_map(f"{{ [{', '.join(index)}] -> {points} : {where} }}")
     to_a, to_b = (read_map(f"{{ {points} -> [{', '.join(image)}] : {where} }}") for image in (image_a, image_b))
-    return [n.t.product(box(n.full), to_points, n.x(0), n.x(1), to_a, to_b)]
+    return t.product(box(result), to_points, x, y, to_a, to_b)
 
 
 def _gemm(n: Node) -> Results:
@@ -72,7 +79,12 @@ def _windows(n: Node, size: Sequence[int], kernel: Sequence[int], outs: Sequence
 
 
 def _conv(n: Node) -> Results:
-    (batch, _, *size), (filters, channels, *kernel), outs = n.shape(0), n.shape(1), n.full[2:]
+    return [_biased(n, convolved(n, n.shape(0), n.shape(1), n.x(0), n.x(1)))]
+
+
+def convolved(n: Node, of_x: tuple[int, ...], of_w: tuple[int, ...], x: Pieces, w: Pieces) -> Pieces:
+    """Makes the convolution of x and w by the attributes of a node. Elements outside of x are 0."""
+    (batch, _, *size), (filters, channels, *kernel), outs = of_x, of_w, n.full[2:]
     groups = int(n.get("group"))
     per = filters // groups
     strides, dilations, before, _ = _windows(n, size, kernel, outs)
@@ -85,7 +97,7 @@ def _conv(n: Node) -> Results:
     to_points = read_map(f"{{ [{', '.join(['b', 'f', *o])}] -> {point} : {where} }}")
     to_x = read_map(f"{{ {point} -> [{', '.join(['b', group, *seen])}] : {where} and {inside} }}")
     to_w = read_map(f"{{ {point} -> [{', '.join(['f', 'c', *k])}] : {where} }}")
-    return [_biased(n, n.t.product(box(n.full), to_points, n.x(0), n.x(1), to_x, to_w))]
+    return n.t.product(box(n.full), to_points, x, w, to_x, to_w)
 
 
 def _transposed_conv(n: Node) -> Results:
@@ -104,6 +116,51 @@ def _transposed_conv(n: Node) -> Results:
     to_x = read_map(f"{{ {point} -> [{', '.join(['b', channel, *i])}] : {where} }}")
     to_w = read_map(f"{{ {point} -> [{', '.join([channel, f'f mod {per}', *k])}] : {where} }}")
     return [_biased(n, n.t.product(box(n.full), to_points, n.x(0), n.x(1), to_x, to_w))]
+
+
+def _einsum(n: Node) -> Results:
+    """Gives the sum over the labels that the result lacks of the products of the operands, in one product of two at most."""
+    equation = n.get("equation").replace(" ", "")
+    left, arrow, right = equation.partition("->")
+    operands = left.split(",")
+    if "." in equation or len(operands) > 2:
+        raise Undecided(equation)
+    letters = "".join(operands)
+    result = right if arrow else "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    sizes = {c: m for number, o in enumerate(operands) for c, m in zip(o, n.shape(number), strict=True)}
+    labels = sorted(sizes)
+    where = within([f"x{c}" for c in labels], [sizes[c] for c in labels])
+    point = f"[{', '.join(f'x{c}' for c in labels)}]"
+    to_points = read_map(f"{{ [{', '.join(f'x{c}' for c in result)}] -> {point} : {where} }}")
+    to = [read_map(f"{{ {point} -> [{', '.join(f'x{c}' for c in o)}] : {where} }}") for o in operands]
+    if len(operands) == 1:
+        return [n.t.reduced("add", box(n.full), to_points, n.x(0), to[0])]
+    return [n.t.product(box(n.full), to_points, n.x(0), n.x(1), *to)]
+
+
+def _transformed(n: Node) -> Results:
+    """Gives the discrete Fourier transform: the sum over j of x_j (cos - i sin)(2 pi j k / count)."""
+    shape, full = n.shape(0), n.full
+    rank = len(shape)
+    axis = int(n.known(2).reshape(-1)[0]) if n.has(2) else -2
+    axis = (axis if n.op.VERSION >= 20 else int(n.get("axis"))) % rank
+    inverse = bool(n.get("inverse"))
+    count = int(n.known(1).reshape(-1)[0]) if n.has(1) else shape[axis]
+    if inverse and n.get("onesided"):
+        raise Undecided("the inverse of one side")
+    size, outs = min(shape[axis], count), full[axis]
+    angle = 2 * np.pi * (np.outer(np.arange(outs), np.arange(size)) % count) / count
+    cosine, sine = np.cos(angle), np.sin(angle) * (1 if inverse else -1)
+    # [k, j, part of the result, part of x]
+    turn = np.stack([np.stack([cosine, -sine], -1), np.stack([sine, cosine], -1)], -2)[..., : shape[-1]] / (count if inverse else 1)
+    i = names("i", rank)
+    where = f"{within(i, full)} and {within('jp', (size, shape[-1]))}"
+    point = f"[{', '.join([*i, 'j', 'p'])}]"
+    to_points = read_map(f"{{ [{', '.join(i)}] -> {point} : {where} }}")
+    own = ["j" if d == axis else "p" if d == rank - 1 else v for d, v in enumerate(i)]
+    to_x = read_map(f"{{ {point} -> [{', '.join(own)}] : {where} }}")
+    to_w = read_map(f"{{ {point} -> [{i[axis]}, j, {i[-1]}, p] : {where} }}")
+    return [n.t.product(box(full), to_points, n.x(0), n.t.array(np.ascontiguousarray(turn)), to_x, to_w)]
 
 
 def _biased(n: Node, y: Pieces) -> Pieces:
@@ -130,6 +187,12 @@ def _pool(n: Node) -> Results:
     to_x = read_map(f"{{ {point} -> {image} : {where} and {within(seen, size)} }}")
     if n.op.OP_TYPE.endswith("MaxPool"):
         return [n.t.reduced("max", box(n.full), to_points, n.x(0), to_x), *([] for _ in n.op.results[1:])]
+    if n.op.OP_TYPE.endswith("LpPool"):
+        p = float(n.get("p") or 2)
+        powers = n.t.elementwise(expr.call("pow", expr.absolute(_1), p), box(n.shape(0)), [n.x(0)], True)
+        total = n.t.reduced("add", box(n.full), to_points, powers, to_x)
+        root = expr.select(_1, expr.call("pow", expr.select(1.0, _1, expr.equal(_1, 0.0)), 1 / p), expr.equal(_1, 0.0))
+        return [n.t.elementwise(root, box(n.full), [total], True)]
     counted: Map | None = None
     if not whole and n.get("count_include_pad"):
         room = [v + p for v, p in zip(size, after)]
@@ -140,10 +203,12 @@ def _pool(n: Node) -> Results:
 
 
 PRODUCTS: Mapping[str, Callable[[Node], Results]] = {
-    **dict.fromkeys(("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"), _pool),
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool", "GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"), _pool),
     "MatMul": _matmul,
     "Gemm": _gemm,
     "Conv": _conv,
     "ConvTranspose": _transposed_conv,
+    "DFT": _transformed,
+    "Einsum": _einsum,
 }
 """The definition of each op."""

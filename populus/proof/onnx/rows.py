@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from xdsl.dialects.builtin import i1
+
 from populus.dialects import expr
 from populus.dialects.poplar.affine import Map, box, every, names, read_map, within
 from populus.dialects.support.element_types import is_float
@@ -48,6 +50,8 @@ def _reduction(n: Node) -> Results:
         axes = list(range(len(shape)))
     axes = [a % len(shape) for a in axes]
     op, before, after = BEFORE[n.op.OP_TYPE]
+    if n.element(0) == i1:
+        op = {"max": "or", "min": "and"}[op]
     if after is not None and not floats:
         raise Undecided("integers")
     x = n.x(0) if before is None else n.t.elementwise(before, box(shape), [n.x(0)], floats)
