@@ -303,3 +303,42 @@ def test_types_that_were_narrowed_are_converted_and_checked(tmp_path):
     right, wrong = web.ran([Run(tmp_path, [{"x": x}, {"x": np.array([1e300, 0, 0])}])])[0]["runs"]
     assert right["outputs"] == {"y": (x + x).tobytes()}
     assert wrong["error"] == "Error: input 'x' has a value that the program cannot hold; it was built for narrower types"
+
+
+def integers():
+    """A product of 8-bit integers with weights that are constant."""
+    nodes = [helper.make_node("MatMulInteger", ["x", "w", "zero"], ["y"], name="product")]
+    weights = {"w": np.random.default_rng(3).integers(-128, 128, (64, 40)).astype(np.int8), "zero": np.array(7, np.uint8)}
+    return model(nodes, [("x", [9, 64], TensorProto.UINT8)], [("y", [9, 40], TensorProto.INT32)], weights)
+
+
+def halves():
+    """A product of f16 whose weights are stored as f16, and a conversion."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Cast", ["p"], ["y"], to=TensorProto.FLOAT)]
+    return model(nodes, [("x", [5, 48], TensorProto.FLOAT16)], [("y", [5, 24])], {"w": normal(48, 24).astype(np.float16)})
+
+
+def few_bits():
+    """A product with weights of 4 bits, in blocks of 32."""
+    rng = np.random.default_rng(4)
+    weights = {"w": rng.integers(0, 256, (64, 4, 16)).astype(np.uint8), "s": np.abs(normal(64, 4)).reshape(-1)}
+    sizes = {"K": 128, "N": 64, "bits": 4, "block_size": 32}
+    proto = model(
+        [helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **sizes)],
+        [("x", [3, 128])],
+        [("y", [3, 64])],
+        weights,
+    )
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return proto
+
+
+@needs_node
+@pytest.mark.parametrize("make", [integers, halves, few_bits])
+def test_small_types_give_the_results_of_the_native_engine(make, tmp_path):
+    program = compiled(make())
+    folder, inputs = built(program, tmp_path), program.signature.random()
+    (came,) = web.ran([Run(folder, [inputs])])
+    alike(came, program.run(inputs))
+    if make is integers:
+        assert b"\xfd\xba\x01" in (folder / "model.wasm").read_bytes(), "no i32x4.dot_i16x8_s"
