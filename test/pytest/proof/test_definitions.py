@@ -10,12 +10,12 @@ import pytest
 from onnx.backend.test.loader import load_model_tests
 from xdsl.dialects.builtin import TensorType
 
+from helpers.proof_values import unlike
 from populus.dialects import expr
-from populus.dialects.poplar.affine import read_set, shuffle_map
+from populus.dialects.poplar.affine import shuffle_map
 from populus.dialects.poplar.points import TooMany
 from populus.lowering.driver.pipeline import WATCHING
 from populus.onnx_backend import Prepared
-from populus.proof.equivalence import Values
 from populus.proof.onnx import DEFINITIONS, formulas, indexed, quantized, rows, sampled
 from populus.proof.onnx.node import Node
 from populus.proof.programs import execute
@@ -62,18 +62,6 @@ NAMES = [
 ]  # fmt: skip
 
 
-class Given(Values):
-    """Numbers for terms whose inputs are arrays."""
-
-    def __init__(self, terms: Terms, arrays: dict[str, np.ndarray]):
-        super().__init__(terms)
-        self.arrays = arrays
-
-    def input(self, node, key) -> np.generic:
-        value = self.arrays[node.params[0]][key[1]]
-        return np.float64(value) if node.params[-1] is True else np.bool_(value) if value.dtype == bool else np.int64(value)
-
-
 class Defined:
     """Keeps the results of the program of ONNX ops, by their definitions."""
 
@@ -111,19 +99,7 @@ def differences(name: str) -> list[str]:
     """Compares elements of outputs, by definition and as ONNX expects them."""
     watcher, outputs, named = found(name)
     assert watcher.results is not None, name
-    wrong: list[str] = []
-    for (output, (pieces, shape)), want in zip(watcher.results.items(), outputs):
-        assert shape == want.shape, (name, shape, want.shape)
-        indices = np.random.default_rng(0).permutation(want.size)[:MOST]
-        for flat in indices:
-            point = tuple(int(i) for i in np.unravel_index(flat, shape))
-            values = Given(watcher.terms, named)
-            at = read_set(f"{{ [{', '.join(map(str, point))}] }}")
-            [piece] = [p for p in pieces if not p.elements.is_disjoint(at)]
-            have = float(values.tree(piece.tree, point))
-            if not np.isclose(have, float(want[point]), rtol=2e-3, atol=1e-6):
-                wrong.append(f"{output}{list(point)}: {have} is defined, {want[point]} is expected")
-    return wrong
+    return unlike(watcher.terms, watcher.results, dict(zip(watcher.results, outputs)), named, MOST)
 
 
 @pytest.mark.parametrize("name", NAMES)
