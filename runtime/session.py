@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from threading import Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,8 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.guard import Guard
-from populus.runtime.engine.background import Successor
-from populus.runtime.engine.choice import ENGINES, Options, runs_on_numpy
+from populus.runtime.engine.choice import ENGINES, Options
 from populus.runtime.engine.program import LoadedProgram, Observer, converted, unwritable
 from populus.runtime.engine.states import check_states
 
@@ -31,9 +29,7 @@ class Session:
     serialised.
 
     - `engine`: `native`, which runs machine code; `numpy`; `strict`, which runs vertex by vertex and checks each; or
-      `auto`, which is native, except for small programs and without a compiler, where it is numpy.
-    - `ahead`: a small program without states, which `auto` runs on numpy, is compiled by a thread meanwhile, and is native
-      after `runs_on_numpy` runs. The last bits of sums may change then, and only then.
+      `auto`, which is native, except with a sample and without a compiler, where it is numpy.
     - `sample`: run on the numpy engine, and check this many vertices of each family in each execute by the rules of
       `strict`. None or 0: no checks.
     - `seed`: determines the order of vertices on `strict`, and the sample.
@@ -59,16 +55,12 @@ class Session:
         views: bool = False,
         states: Mapping[str, str] = {},
         fronts: bool = False,
-        ahead: bool = False,
     ):
         if engine not in ENGINES:
             raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, ENGINES)}")
         self.graph = graph_of(module)
         options = Options(sample, seed, threads, views, dict(states))
         self._program = ENGINES[engine](self.graph, options)
-        self._successor: Successor | None = None
-        if ahead and engine == "auto" and self._program.name == "numpy" and not (sample or views or states):
-            self._successor = Successor(runs_on_numpy(self.graph), partial(ENGINES["native"], self.graph, options))
         outputs = {name: self._fitting(name, states if fronts else {}) for name in self._program.outputs}
         check_states(states, _texts(self._program.inputs), _texts(outputs))
         self._states = dict(states)
@@ -83,7 +75,7 @@ class Session:
 
     @property
     def engine(self) -> str:
-        """The name of the engine that runs the program; with `ahead`, that ran it last."""
+        """The name of the engine that runs the program."""
         return self._program.name
 
     @property
@@ -128,8 +120,6 @@ class Session:
         with self._running.lock:
             if self._views:
                 self._claim()
-            if self._successor is not None:
-                self._program = self._successor.after(self._program)
             results = self._program.run({**arrays, **self._held}, observe, commit)
             for name, held in self._held.items():
                 self._pending[name] = results.pop(self._states[name])[(*(slice(0, n) for n in held.shape), ...)]

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 SIMULATED = (2, 16, 64)  # threads, of which --profile simulates how they share a run
-ENGINE = "native (machine code), numpy, strict (checks every vertex), or auto (default): native, but numpy for small programs"
+ENGINE = "native (machine code), numpy, strict (checks every vertex), or auto (default): native, but numpy without llvmlite"
 
 
 def add_compile_arguments(parser: argparse.ArgumentParser) -> None:

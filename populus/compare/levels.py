@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from populus.program.program import Program
     from populus.program.source import Arrays
     from populus.runtime.host.strings import Strings
+    from populus.runtime.session import Session
 
 Array: TypeAlias = NDArray[Any]
 
@@ -105,14 +106,22 @@ def trace(program: Program, level: str, inputs: Mapping[str, Array]) -> Trace:
     if level == "onnx":
         return _reference(program, inputs)
     if level == "poplar":
-        tiles = TileTrace(program.session.graph)
-        outputs, found = program.session.run(inputs, tiles.observe), tiles.results
+        session = _tiles(program)
+        tiles = TileTrace(session.graph)
+        outputs, found = session.run(inputs, tiles.observe), tiles.results
     else:
         from populus.runtime.interpreter import run_function
 
         tensors = TensorTrace()
         outputs, found = run_function(program.module(level), dict(inputs), tensors.observe), tensors.results
     return {**found, **{_output(name): [array] for name, array in outputs.items()}}
+
+
+def _tiles(program: Program) -> Session:
+    """Loads the tile program into the engine that was named, else into NumPy's: `compare_engines` finds what the native one changes."""
+    from populus.runtime.session import Session
+
+    return program.session if program.engine != "auto" else Session(program.module("poplar"), "numpy", program.options.sample)
 
 
 def _reference(program: Program, inputs: Mapping[str, Array]) -> Trace:

@@ -144,18 +144,14 @@ def keep(program: Program, place: Place, begun: int) -> bool:
 
     Returns False for a program that is not for the native engine or that cannot be built, and without a C compiler.
     """
-    from populus.runtime.engine.choice import is_small
     from populus.runtime.engine.native.codegen.cpu import NATIVE, described
     from populus.runtime.engine.native.frozen.freeze import write_weights
     from populus.runtime.engine.native.frozen.link import compiler, link
-    from populus.runtime.session import graph_of
 
     options, opened = program.options, program.source.once().opened
     if options.engine not in ("auto", "native") or options.sample or program.level != "poplar" or opened is None or known():
         return False
     if isinstance(program, OpenProgram) or not _takes_arrays(program.signature):
-        return False
-    if options.engine == "auto" and is_small(graph_of(program.module("poplar"))):
         return False
     try:
         command = compiler(described(NATIVE).architecture)

@@ -40,6 +40,4 @@ def _compiled(model: Model, options: dict[str, Any]) -> Program:
     import_for_good("populus.program.compile")
     from populus.program import compile as api
 
-    program = api.compile(model, **options)
-    program.ahead = True
-    return program
+    return api.compile(model, **options)

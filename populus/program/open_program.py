@@ -133,7 +133,6 @@ class OpenProgram(Program):
         """Compiles the program of a place. A program that fails to compile is not kept."""
         try:
             made = self.specialise(dict(key))
-            made.ahead = self.ahead
         except BaseException:
             with self._keeping.lock:
                 if self._kept.get(key) is place:

@@ -64,7 +64,7 @@ class MachineOptions:
 
     `target` and `tiles`: the machine. `dims`: sizes of symbolic dimensions; a pair is the least and the greatest of several sizes.
     `engine`: `native` runs machine code, `numpy` runs NumPy, and `strict` checks every vertex.
-    `auto` chooses native, but numpy for small programs.
+    `auto` is native, and numpy for a sample and without llvmlite.
     `level`: the level to run (`popart`, `popops`, `poplar`). `load`: Python files that define ops.
     `threads`: number of threads of the native engine; default: POPULUS_THREADS, or the number of CPUs of this process.
     `optimise`: `balanced` (default), `cycles` or `memory`: what plans of products and convolutions spare.

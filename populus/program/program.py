@@ -55,7 +55,6 @@ class Program:
         self._signature: Signature | None = None
         self._top = options.level
         self._session: Session | None = None
-        self.ahead = False  # a thread compiles a small program while the numpy engine runs it, as `Session` says
         self._making = Guard()  # one thread at a time makes a level, the signature or the session
 
     def __repr__(self) -> str:
@@ -253,7 +252,10 @@ class Program:
 
     def profile(self) -> Profile:
         """Estimates tiles, bytes and cycles by the machine's cost model. Raises PopulusError above the poplar level."""
-        found = self.session.profile()
+        from populus.runtime.profile import profile
+        from populus.runtime.session import graph_of
+
+        found = profile(graph_of(self.module("poplar")))
         found.page = self.page
         return found
 
@@ -279,7 +281,7 @@ class Program:
                 if self._session is None:
                     o, module = self.options, self.module("poplar")
                     with no_garbage_collection():
-                        self._session = Session(module, engine=o.engine, sample=o.sample or 0, threads=o.threads, ahead=self.ahead)
+                        self._session = Session(module, engine=o.engine, sample=o.sample or 0, threads=o.threads)
         return self._session
 
     def _compiled(self, level: str, timings: list[Timing] | None = None, progress: Callable[[int, str], None] | None = None) -> ModuleOp:

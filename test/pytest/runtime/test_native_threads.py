@@ -22,7 +22,6 @@ from helpers.wheel_models import LEFT_OUT, Case, cases
 from populus.dialects.support.diagnostics import PopulusError, verify
 from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
-from populus.runtime.engine.choice import points
 from populus.runtime.engine.native.codegen.jit import library
 from populus.runtime.engine.native.kernels.launch import _ENTRY  # pyright: ignore[reportPrivateUsage]
 from populus.runtime.engine.native.run import image, step_table
@@ -31,6 +30,7 @@ from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.native.run.step_loop import TAKEN, WORDS, Step
 from populus.runtime.engine.native.run.thread_pool import MOST, Team, threads_of
 from populus.runtime.session import Session
+from populus.write.builder import Builder
 
 
 @pytest.fixture
@@ -209,7 +209,6 @@ def test_an_interruption_ends_a_run_and_leaves_the_session_as_it_was():
 import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[2])]!r}
 import numpy as np, signal, threading, os
 from test_native_threads import DOUBLED, LONG, X, parsed
-from populus.runtime.engine.choice import points
 from populus.runtime.engine.native.codegen.jit import library
 from populus.runtime.engine.native.kernels.launch import _ENTRY  # pyright: ignore[reportPrivateUsage]
 from populus.runtime.engine.native.run import image, step_table
@@ -301,18 +300,40 @@ def test_loops_and_branches_are_walked_by_compiled_code(name, threads, shared):
 # -- which engine runs ---------------------------------------------------------------------------------------------------
 
 
-def test_without_a_name_small_programs_run_on_numpy_and_others_as_machine_code(monkeypatch):
+def test_without_a_name_programs_of_any_size_are_machine_code_from_the_first_run_on(monkeypatch):
     small, large = parsed(DOUBLED.replace("repeat 300", "repeat 3")), parsed(DOUBLED)
-    assert points(small.body.block.first_op) == 4 * 5000
-    assert points(large.body.block.first_op) == 301 * 5000
-    assert (Session(small).engine, Session(large).engine) == ("numpy", "native")
-    assert Session(large, sample=2).engine == "numpy"
+    assert (Session(small).engine, Session(large).engine) == ("native", "native")
+    assert Session(small, sample=2).engine == "numpy"
     monkeypatch.setattr(native_program, "library", lambda cpu: importlib.import_module("no_llvmlite_here"))
-    assert Session(large).engine == "numpy"
+    assert Session(small).engine == "numpy"
     with pytest.raises(PopulusError, match="the native engine needs llvmlite, which is not installed"):
-        Session(large, "native")
+        Session(small, "native")
     with pytest.raises(PopulusError, match="the native engine checks no sample of vertices"):
-        Session(large, "native", sample=2)
+        Session(small, "native", sample=2)
+
+
+@pytest.mark.parametrize("engine", ["auto", "native"])
+def test_a_program_has_the_same_bits_in_all_runs_by_default_and_when_native_is_named(engine):
+    b = Builder()
+    x = b.input("x", (4, 40))
+    (y,) = b.op("matmul", x, b.constant(np.random.default_rng(1).standard_normal((40, 24)).astype(np.float32)))
+    b.output("y", *b.op("tanh", y))
+    program = populus.compile(b.module(), target="host", engine=engine)
+    given = {"x": np.random.default_rng(0).standard_normal((4, 40)).astype(np.float32)}
+    expected = Session(program.module("poplar"), "native").run(given)["y"]
+    for _ in range(120):
+        assert program.run(given)["y"].tobytes() == expected.tobytes()
+    assert program.session.engine == "native"
+
+
+def test_a_state_begins_on_the_engine_that_it_stays_on():
+    b = Builder()
+    h = b.input("h", (4, 8))
+    (y,) = b.op("tanh", *b.op("add", b.input("x", (4, 8)), h))
+    b.output("h_next", y)
+    kept = populus.compile(b.module(), target="host").stateful({"h": "h_next"})
+    kept.run({"x": np.ones((4, 8), np.float32)})
+    assert kept._session.engine == "native"
 
 
 def test_where_no_thread_can_be_started_one_does_all(shared, monkeypatch):

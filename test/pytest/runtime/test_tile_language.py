@@ -417,16 +417,6 @@ def test_a_loop_s_variable_and_a_local_one_may_have_one_name():
     assert engines.by_engine(one_name_for_two, {"x": np.ones(5, "f4")}, outputs, {}, "native", 2)["y"].tolist() == [2, 0, 0, 2, 2]
 
 
-def test_interpreted_instructions_decide_the_engine():
-    def chosen(code, n):
-        inputs, outputs = {"x": np.zeros(n, "f4")}, {"y": ((n,), "f4")}
-        return populus.compile(engines.model(code, inputs, outputs, {}), target="host").session.engine
-
-    assert chosen(gelu, 20_000) == "numpy"  # its lanes are vectors
-    assert chosen(selection_sort, 20) == "numpy"
-    assert chosen(selection_sort, 20_000) == "native"
-
-
 def test_threads_share_the_blocks_of_a_lane():
     x = G.normal(size=(5000, 7)).astype("f4")
     inputs, outputs = {"x": x}, {"y": ((5000, 7), "f4")}

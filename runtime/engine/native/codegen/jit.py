@@ -9,7 +9,6 @@ import os
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -177,9 +176,6 @@ def c_functions(names: Iterable[str], host: Machine) -> bool:
     return True
 
 
-# Called before a kernel is compiled. A thread that compiles ahead of need raises in it, to give up.
-BEFORE: ContextVar[Callable[[], None]] = ContextVar("before", default=lambda: None)
-
 # One thread enters LLVM at a time. A fork waits for it: a lock that LLVM holds would stay locked in the child.
 _LLVM = Guard()
 
@@ -286,7 +282,6 @@ class Library:
         return kept_object(kernel, self.host, self._made, self.emitted)
 
     def _made(self) -> None:
-        BEFORE.get()()
         self.compiled += 1
 
 
