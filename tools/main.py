@@ -22,6 +22,7 @@ COMMANDS = {  # each is `populus.tools.<name>`, imported on use
     "check-op": "check the whole contract of the ops in a file",
     "new-op": "write a file with an op of your own, and its test",
     "new-target": "write a file with a machine of your own, and its test",
+    "cache": "show or clear the folders of compiled kernels and kept programs",
     "targets": "list the machines, and what judges their predictions",
     "check-compat": "compare the signatures of ops with stored ones",
     "docs-op": "print the page of an op, or of an op's attributes",

@@ -68,7 +68,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--bound", action="append", default=[], metavar="NAME=N", help="the most iterations of the Loop NAME, where the data decide them")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
     add("--accuracy", default="standard", choices=list(ACCURACIES), help="exact: convolutions are sums in order; fast: errors of 1e-6")
-    add("--cache", action="store_true", help="store the compiled program on disk, and reuse a stored one")
+    add("--cache", action=argparse.BooleanOptionalAction, help="keep any program, or none; default: that of an ONNX file")
     add("--load", action="append", default=[], metavar="FILE.py", help="load ops and passes from a Python file")
 
 

@@ -160,6 +160,22 @@ class DiskCache:
                     os.unlink(self.path(name))
             total -= size
 
+    def sizes(self) -> dict[str, int]:
+        """Lists the bytes of the files by name; none in a folder that is not to be trusted."""
+        found: dict[str, int] = {}
+        if self.trusted():
+            with contextlib.suppress(OSError):
+                for entry in os.scandir(self.place):
+                    if entry.is_file(follow_symlinks=False):
+                        found[entry.name] = entry.stat(follow_symlinks=False).st_size
+        return found
+
+    def clear(self) -> None:
+        """Removes the files. A process keeps what it has loaded, and a folder that is not to be trusted stays as it is."""
+        for name in self.sizes():
+            with contextlib.suppress(OSError):
+                os.unlink(self.path(name))
+
     def trusted(self) -> bool:
         """Tells whether the folder is there and nobody else can have written it; warns once for a folder of which this is not so."""
         try:

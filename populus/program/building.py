@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from xdsl.ir import Attribute
 
+from populus.dialects.poplar.memory import ConstOp, StorageOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.support.errors import checked
@@ -22,7 +24,7 @@ from populus.dialects.support.output_files import replacing_all
 from populus.lowering.driver.extensions import known
 from populus.program.open_program import OpenProgram
 from populus.program.program import Program
-from populus.program.ready import absolute
+from populus.program.ready import MOST, absolute
 from populus.program.signature import Signature
 from populus.runtime.engine.states import check_states
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
     from populus.program.ready import Place
     from populus.runtime.engine.native.frozen.freeze import Frozen
+
+NARROW = frozenset(("int8", "uint8", "float16", "bfloat16"))  # elements whose products tile registers compute
 
 Types = dict[str, tuple[tuple[int, ...], "np.dtype[Any]"]]
 
@@ -142,16 +146,27 @@ def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Fro
 def keep(program: Program, place: Place, begun: int) -> bool:
     """Keeps a compiled model among the programs that are ready. `begun`: the time in ns before it was read.
 
-    Returns False for a program that is not for the native engine or that cannot be built, and without a C compiler.
+    Returns False for a program that is not for the native engine or that cannot be built, and without a C compiler. If nobody asked, also
+    for one with more than MOST bytes of constants, and for one that tile registers, which libraries do not use, would run faster.
     """
-    from populus.runtime.engine.native.codegen.cpu import NATIVE, described
+    from populus.runtime.engine.native.codegen.cpu import NATIVE, described, machine
     from populus.runtime.engine.native.frozen.freeze import write_weights
     from populus.runtime.engine.native.frozen.link import compiler, link
+    from populus.runtime.session import graph_of
 
     options, opened = program.options, program.source.once().opened
     if options.engine not in ("auto", "native") or options.sample or program.level != "poplar" or opened is None or known():
         return False
     if isinstance(program, OpenProgram) or not _takes_arrays(program.signature):
+        return False
+    folder = os.path.dirname(place.model)
+    files = sorted({place.model, *(absolute(os.path.join(folder, name)) for name in _locations(opened.proto))})
+    if not place.settled(files, begun):
+        return False
+    storages = [op for op in graph_of(program.module("poplar")).walk() if isinstance(op, StorageOp)]
+    if not place.asked and machine().tiles and any(dtype_of(op.type.element).name in NARROW for op in storages):
+        return False
+    if not place.asked and sum(_bytes(op) for op in storages if isinstance(op, ConstOp)) > MOST:
         return False
     try:
         command = compiler(described(NATIVE).architecture)
@@ -160,11 +175,13 @@ def keep(program: Program, place: Place, begun: int) -> bool:
         def write(folder: Path, name: str) -> None:
             link(frozen, folder, name, write_weights(frozen, folder, name), command, embed=False)
 
-        folder = os.path.dirname(place.model)
-        files = {place.model, *(absolute(os.path.join(folder, name)) for name in _locations(opened.proto))}
-        return place.keep(sorted(files), begun, write)
+        return place.keep(files, begun, write)
     except (PopulusError, ImportError):
         return False
+
+
+def _bytes(op: StorageOp) -> int:
+    return math.prod(op.type.shape) * dtype_of(op.type.element).itemsize
 
 
 def _takes_arrays(signature: Signature) -> bool:

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 def compile(model: Model, **options: Any) -> Program:
     """Compiles a model: `populus.program.compile.compile`, whose keywords these are.
 
-    With `cache`, the program of an `.onnx` file is also kept as a library where a C compiler builds one. Another process loads that
-    without importing the compiler, as long as the files, the options, this package and the CPU are the same.
+    The program of an `.onnx` file is kept as a library where a C compiler builds one, unless `cache` is False. Other processes load that
+    without importing the compiler, as long as the files, the options, this package and the CPU are the same. This process runs it too, so
+    all have the same bits.
     """
     place = ready.Place.of(model, options)
     full = partial(_compiled, model, options)

@@ -129,8 +129,8 @@ class CompileOptions(MachineOptions):
     `bounds`: the most iterations of Loops, by name, that grow what they carry or collect rows; a run of more is refused.
     `narrow`: computes 64-bit types as 32-bit ones if the target lacks them, and checks for overflow.
     `host`: False refuses models that need the host (strings, images).
-    `cache`: a folder of compiled programs, reused for models of equal content; True: the folder of POPULUS_CACHE.
-    A cached program keeps the node names of the model that it was compiled from.
+    `cache`: by default, programs of `.onnx` files are kept as libraries in the folder of POPULUS_CACHE (docs/build.md); False: nothing is.
+    True, or a folder: programs of other models too, as texts, reused for equal content. They keep the node names of their first model.
     `buckets`: for open dimensions, the greatest sizes of the ranges that each have a program; default: 1, 2, 4, 8, 12, 16, ..
     `exact`: a program for each size that arrives, instead of for each range of sizes.
     `example_inputs`: the arguments with which torch exports an `nn.Module`.
@@ -146,7 +146,7 @@ class CompileOptions(MachineOptions):
     bounds: Mapping[str, int] | None = None
     narrow: bool = False
     host: bool = True
-    cache: bool | str | os.PathLike[str] = False
+    cache: bool | str | os.PathLike[str] | None = None
     buckets: Sequence[int] = BUCKETS
     exact: bool = False
     example_inputs: Sequence[object] | None = None
@@ -184,7 +184,7 @@ class CompileOptions(MachineOptions):
 
     def program_cache(self) -> ProgramCache | None:
         """Opens the cache on disk, if `cache` is set."""
-        if self.cache is False:
+        if self.cache is None or self.cache is False:
             return None
         return ProgramCache.default() if self.cache is True else ProgramCache(Path(self.cache))
 

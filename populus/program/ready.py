@@ -1,4 +1,4 @@
-"""Programs that are ready: built by an earlier `compile(.., cache=True)`, found and loaded without importing what compiles.
+"""Programs that are ready: built by an earlier `compile` of an ONNX file, found and loaded without importing what compiles.
 
     key of the model's path, the options, this package's files and the CPU -> <key>.ready, <key>.so, <key>.bin
 
@@ -33,29 +33,33 @@ if TYPE_CHECKING:
 
 MAGIC = b"populus ready 1\n"
 LIMIT = 4 << 30  # bytes, as of the cache of programs, whose folder it shares
+MOST = 256 << 20  # bytes of the constants of a program that is kept without being asked for: to write more takes longer than to compile
 SETTLED = 1.0  # seconds since the last change of a file, from which a later change surely has another time
 
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a model's program among those that are ready."""
+    """Place of a model's program among those that are ready. `asked`: the user asks to keep it, whatever that takes."""
 
     disk: DiskCache
     key: str
     model: str
     options: Mapping[str, Any]
+    asked: bool
 
     @staticmethod
     def of(model: object, options: Mapping[str, Any]) -> Place | None:
         """Finds the place for a model and the keywords of `compile`. Returns None for what is never kept.
 
         Those are models that are not files, values that have no short text, and processes in which ops were loaded or programs are
-        watched.
+        watched. Without a `cache` in the options, so are processes that check what programs do.
         """
-        cache: Any = options.get("cache", False)
+        cache: Any = options.get("cache")
         if cache is False or not isinstance(model, str | os.PathLike) or not _is_plain():
             return None
-        folder = default_place("populus-programs") if cache is True else cast("str", os.fspath(cache))
+        if cache is None and any(os.environ.get(name, "") not in ("", "0") for name in _CHECKS):
+            return None
+        folder = default_place("populus-programs") if cache in (None, True) else cast("str", os.fspath(cache))
         others = {name: value for name, value in options.items() if name not in ("cache", "progress")}
         path = absolute(cast("str | os.PathLike[str]", model))
         text = _text(others)
@@ -64,7 +68,7 @@ class Place:
             return None  # a pipeline's file may change
         environment = sorted((n, v) for n, v in os.environ.items() if n.startswith("POPULUS_") and n not in _HARMLESS)
         digest = hashlib.sha256(repr((path, text, environment, _package(), _cpu())).encode())
-        return Place(DiskCache(folder, MAGIC, LIMIT), digest.hexdigest()[:40], path, dict(options))
+        return Place(DiskCache(folder, MAGIC, LIMIT), digest.hexdigest()[:40], path, dict(options), cache is not None)
 
     def find(self, full: Callable[[], Program]) -> ReadyProgram | None:
         """Loads the program, if there is one for the model as it is. `full`: compiles it, for all that only compiling gives."""
@@ -88,6 +92,13 @@ class Place:
             self.disk.used(name)
         return ReadyProgram(built, full)
 
+    def settled(self, files: Sequence[str], begun: int) -> bool:
+        """Tells whether a later change of any of these files surely gives it another time than it has. `begun` as for `keep`."""
+        try:
+            return all(begun - max(_times(path)) >= SETTLED * 1e9 and "\n" not in path for path in files)
+        except OSError:
+            return False
+
     def keep(self, files: Sequence[str], begun: int, write: Callable[[Path, str], None]) -> bool:
         """Keeps a program. `files`: of the model; `begun`: the time in ns before they were read.
 
@@ -99,7 +110,7 @@ class Place:
 
         try:
             lines = [_line(path) for path in files]
-            if any(begun - max(_times(path)) < SETTLED * 1e9 or "\n" in path for path in files):
+            if not self.settled(files, begun):
                 return False
             self.disk.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self.disk.trusted():
@@ -174,6 +185,7 @@ def is_ready(program: object) -> bool:
 
 
 _HARMLESS = ("POPULUS_CACHE", "POPULUS_THREADS")
+_CHECKS = ("POPULUS_CHECK", "POPULUS_GUARD")  # of launches and of memory, which a library does not have
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
@@ -204,7 +216,7 @@ def _line(path: str) -> str:
 
 def _is_plain() -> bool:
     """Tells whether no ops were loaded in this process, and nobody watches its programs."""
-    extensions, watch = (sys.modules.get(f"populus.{name}") for name in ("lowering.driver.extensions", "watch"))
+    extensions, watch = (sys.modules.get(f"populus.{name}") for name in ("lowering.driver.extensions", "program.watch"))
     if extensions is not None and extensions.known():
         return False
     return watch is None or watch.watch() is None

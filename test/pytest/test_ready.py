@@ -17,9 +17,12 @@ from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
 from populus.dialects.support.parser import LocatingParser
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.onnx.importer.opened import OpenedModel
-from populus.program import ready
+from populus.program import building, ready
 from populus.program.program import Program
 from populus.program.ready import Place, ReadyProgram
+from populus.program.watch import Watch, watching
+from populus.runtime.engine.native.codegen import jit
+from populus.runtime.engine.native.codegen.cpu import Machine
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler; without, nothing is kept"
@@ -241,6 +244,93 @@ def test_a_folder_that_others_may_write_is_not_used(path):
     kept(path)[0].parent.chmod(0o777)
     with pytest.warns(PopulusWarning, match="may be written by others"):
         assert found(path) is None
+
+
+@pytest.fixture
+def unchecked(monkeypatch):
+    """A process as users have it: tests check launches, for which nothing is kept by default."""
+    for name in ("POPULUS_CHECK", "POPULUS_GUARD"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_small_program_is_kept_by_default_and_all_its_runs_have_the_same_bits(path, unchecked):
+    plain = populus.compile(path, target="host", cache=False)
+    assert not kept(path)
+    expected = plain.run(X)["y"].tobytes()
+    for _ in range(2):
+        program = populus.compile(path, target="host")
+        assert type(program) is ReadyProgram
+        assert [program.run(X)["y"].tobytes() for _ in range(3)] == [expected] * 3
+    populus.build(plain, path.parent / "built")
+    assert populus.load_program(path.parent / "built").run(X)["y"].tobytes() == expected
+    assert len(kept(path)) == 1
+
+
+def test_the_first_process_compiles_no_kernel_twice_and_the_runtime_once_for_all_programs(path, unchecked, monkeypatch):
+    made, commands, code, call = [], [], jit.object_code, subprocess.run
+    monkeypatch.setattr(jit, "object_code", lambda text, *rest: made.append(text) or code(text, *rest))
+    monkeypatch.setattr(subprocess, "run", lambda words, *a, **k: commands.append(words) or call(words, *a, **k))
+    first = populus.compile(path, target="host")
+    first.run(X)
+    assert len(set(made)) == len(made)
+    assert ["-c" in words for words in commands] == [True, False]  # the runtime, then the linker
+    kernels = len(made)
+    onnx.save(net(3.0), path.with_name("other.onnx"))
+    populus.compile(path.with_name("other.onnx"), target="host").run(X)
+    assert ["-c" in words for words in commands] == [True, False, False]
+    assert len(made) == kernels
+
+
+def test_by_default_nothing_is_kept_that_takes_long_to_write(path, unchecked, monkeypatch):
+    monkeypatch.setattr(building, "MOST", 63)
+    populus.compile(path, target="host").run(X)
+    assert not kept(path)
+
+
+def test_by_default_products_of_halves_are_not_kept_where_tile_registers_compute_them(path, unchecked, monkeypatch):
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT16, [4, 4]) for n in "xy")
+    w = numpy_helper.from_array(np.eye(4, dtype=np.float16), "w")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [w])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    with monkeypatch.context() as patched:
+        patched.setattr(Machine, "tiles", True)
+        populus.compile(path, target="host")
+        assert not kept(path)
+    populus.compile(path, target="host")
+    assert kept(path)
+
+
+def test_a_process_that_checks_its_launches_keeps_nothing_by_default(path, monkeypatch):
+    monkeypatch.setenv("POPULUS_CHECK", "1")
+    assert Place.of(path, {"target": "host"}) is None
+    assert Place.of(path, {"target": "host", "cache": True}) is not None
+    monkeypatch.setenv("POPULUS_CHECK", "0")
+    assert Place.of(path, {"target": "host"}) is not None
+    assert Place.of(path, {"target": "host", "cache": False}) is None
+
+
+def test_a_process_whose_programs_are_watched_takes_no_kept_program(path):
+    compiled(path)
+    assert found(path) is not None
+    with watching(Watch()) as watch:
+        program = compiled(path)
+        program.run(X)
+        assert watch.runs == {program: 1}
+
+
+def test_the_command_shows_and_clears_what_is_kept(path, populus):
+    compiled(path)
+    shown = populus("cache")
+    assert (shown.status, shown.err) == (0, "")
+    assert "programs " in shown.out
+    assert "populus-programs: 4 files, " in shown.out  # the library, its weights, their entry, and the text
+    far = path.with_name("far")
+    far.write_text("kept")
+    (path.parent / "cache" / "populus-programs" / "link").symlink_to(far)
+    cleared = populus("cache", "clear")
+    assert cleared.out.count(": 0 files, 0.0 of at most ") == 2, cleared.out
+    assert found(path) is None
+    assert far.read_text() == "kept"
 
 
 def test_without_a_compiler_or_for_another_engine_nothing_is_kept(path, monkeypatch):

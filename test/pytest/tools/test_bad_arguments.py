@@ -36,6 +36,7 @@ LEAST = {
     "new-op": ("twice",),
     "new-target": ("mesh",),
     "targets": (),
+    "cache": (),
     "check-compat": ("signatures.json",),
     "docs-op": ("relu",),
     "demo": (),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,14 +16,17 @@ import numpy as np
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime import built
+from populus.runtime.engine.native.codegen import object_cache
 from populus.runtime.engine.native.codegen.cpu import machine
 from populus.runtime.engine.native.codegen.jit import file_object
 from populus.runtime.engine.native.frozen.freeze import Frozen, write_weights
 
 SOURCES = Path(built.__file__).parent
 API = ("version", "load", "unload", "count", "describe", "open", "close", "run", "get_state", "set_state", "error")
+RUNTIME = ("runtime.c", "cpu.h", "populus.h")
+COMPILED = ("-fPIC", "-O2", "-std=gnu11", "-fvisibility=hidden", "-g0", "-pthread")
 FLAGS = (
-    *("-shared", "-fPIC", "-O2", "-std=gnu11", "-fvisibility=hidden", "-g0", "-s", "-pthread", "-Wl,--build-id=none"),
+    *("-shared", *COMPILED, "-s", "-Wl,--build-id=none"),
     *("-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,--version-script=exports"),
 )
 
@@ -113,11 +118,34 @@ def write_library(frozen: Frozen, folder: Path, name: str, command: Sequence[str
 def link(frozen: Frozen, folder: Path, name: str, identity: bytes, command: Sequence[str], embed: bool) -> None:
     """Writes `lib<name>.so`, and with `embed` puts `<name>.bin` of the folder inside. Raises PopulusError if the compiler fails."""
     own, sources = write_parts(frozen, folder, name, identity, embed)
-    words = [*command, *arguments(name, sources)]
-    done = subprocess.run(words, cwd=folder, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False)
-    for file in own:
+    (folder / "runtime.o").write_bytes(runtime_object(command, folder))
+    _run([*command, *arguments(name, ["runtime.o", *(source for source in sources if source != "runtime.c")])], folder)
+    for file in (*own, "runtime.o"):
         if file != "populus.h":
             (folder / file).unlink()
+
+
+def runtime_object(command: Sequence[str], folder: Path) -> bytes:
+    """Returns the runtime in C as an object. One that this compiler made from the same sources is taken from the cache of objects."""
+    key = hashlib.sha256(repr((list(command), COMPILED, [(SOURCES / name).read_bytes() for name in RUNTIME])).encode())
+    for word in command:
+        if (found := shutil.which(word)) is not None:
+            at = os.stat(found)
+            key.update(repr((os.path.realpath(found), at.st_size, at.st_mtime_ns)).encode())
+    if (known := object_cache.get(name := f"runtime-{key.hexdigest()}")) is not None:
+        return known
+    with tempfile.TemporaryDirectory(dir=folder, prefix="runtime-") as made:
+        for source in RUNTIME:
+            shutil.copyfile(SOURCES / source, Path(made, source))
+        _run([*command, *COMPILED, "-c", "runtime.c", "-o", "runtime.o"], Path(made))
+        content = Path(made, "runtime.o").read_bytes()
+    object_cache.put(name, content)
+    return content
+
+
+def _run(words: Sequence[str], folder: Path) -> None:
+    """Runs the C compiler in a folder. Raises PopulusError with its first line of an error."""
+    done = subprocess.run(words, cwd=folder, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "error" in line.lower()] or done.stderr.splitlines() or ["no message"]
-        raise PopulusError(f"the C compiler {command[0]} failed: {lines[0]}")
+        raise PopulusError(f"the C compiler {words[0]} failed: {lines[0]}")
