@@ -256,6 +256,7 @@ export async function load(source = new URL(`./${NAME}.wasm`, import.meta.url), 
   const bytes = !(source instanceof URL) && typeof source === "object";
   const base = bytes ? source : new URL(source, globalThis.location?.href ?? import.meta.url);
   const both = bytes ? Boolean(base.relaxed) : Boolean(RELAXED), relaxed = (options.relaxed ?? both) && accepted(MADD);
+  if (options.relaxed && !accepted(MADD)) throw new Error("this browser has no relaxed SIMD; Chromium 114 and later have it");
   if (options.relaxed && !both) throw new Error("this build has no relaxed module; build it with --relaxed");
   const stem = bytes ? "" : base.href.replace(/\.wasm$/, "");
   const module = whole(bytes ? (relaxed ? base.relaxed : base.module) : new URL(`${stem}${relaxed ? `.${RELAXED}wasm` : ".wasm"}`), "the module");

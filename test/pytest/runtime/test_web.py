@@ -342,3 +342,26 @@ def test_small_types_give_the_results_of_the_native_engine(make, tmp_path):
     alike(came, program.run(inputs))
     if make is integers:
         assert b"\xfd\xba\x01" in (folder / "model.wasm").read_bytes(), "no i32x4.dot_i16x8_s"
+
+
+WITHOUT = """
+import fs from "node:fs";
+const { folder, fewest } = JSON.parse(fs.readFileSync(process.argv[2])), own = WebAssembly.validate;
+WebAssembly.validate = (code) => code.length >= fewest && own(code); // 43 bytes ask for vectors, 36 for relaxed ones
+const { load } = await import(`${folder}/populus.mjs`), said = [];
+for (const options of [{ relaxed: true }, {}])
+  try { said.push((await load(undefined, options)).relaxed); } catch (error) { said.push(error.message); }
+console.log(JSON.stringify(said));
+"""
+
+
+@needs_node
+def test_a_browser_without_vectors_is_refused_and_one_without_relaxed_ones_takes_the_plain_module(tmp_path):
+    folder = built(compiled(gather()), tmp_path / "built")
+    (tmp_path / "without.mjs").write_text(WITHOUT)
+    relaxed, none = (
+        json.loads(web.script(tmp_path / "without.mjs", json.dumps({"folder": folder.as_uri(), "fewest": fewest}))) for fewest in (42, 99)
+    )
+    assert relaxed == ["this browser has no relaxed SIMD; Chromium 114 and later have it", False]
+    text = "this browser has no WebAssembly SIMD; Chromium 91, Firefox 89, Safari 16.4 and later have it"
+    assert none == [text, text]
