@@ -27,6 +27,7 @@ from populus.dialects.support.constant_pool import current_pool
 from populus.dialects.support.constant_table import PIECE, SAMPLES, TABLE, EqualContents, Handle, key_of
 from populus.dialects.support.diagnostics import PlainErrors, PopulusError, named, option
 from populus.dialects.support.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes, tensor
+from populus.dialects.support.parser import LocatingParser
 from populus.dialects.support.tensor_file import write_tensors
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def is_dense(value: Attribute) -> TypeGuard[Dense]:
 
 def parse_value(parser: AttrParser) -> Attribute:
     """Parses a dense or stored attribute. Equal elements are one, as `array_attribute` makes them: xDSL's parser repeats them."""
-    value = parser.parse_attribute()
+    value = parser.parse_value() if isinstance(parser, LocatingParser) else parser.parse_attribute()
     if is_dense(value):
         data, size = value.data.data, value.type.element_type.compile_time_size
         if size and len(data) > size and data == data[:size] * (len(data) // size):

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AnyFloat,
     ComplexType,
+    DenseIntOrFPElementsAttr,
     FileLineColLoc,
     IndexType,
     IntAttr,
@@ -18,6 +19,7 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     RankedStructure,
     StringAttr,
+    TensorType,
     UnknownLoc,
 )
 from xdsl.ir import Attribute, Block, Operation, TypeAttribute
@@ -70,6 +72,9 @@ class LocatingParser(Parser):
     _depth = 0  # of the regions in which the parser is
     _TensorLiteralElement = _Element
     element: Attribute | None = None  # the element type of the dense literal that is read
+    _equal: RankedStructure[Any] | None = None  # the type of a literal of equal elements, of which one is read
+    _keeps_one = False
+    _is_one = False
 
     def __init__(self, ctx: Context, input: str, name: str = "<unknown>"):
         super().__init__(ctx, "", name)
@@ -106,7 +111,27 @@ class LocatingParser(Parser):
             self.raise_error("Expected memref, vector or tensor type of integer, index, float, or complex type")
         if DYNAMIC_INDEX in type.get_shape():
             self.raise_error("Dense literal attribute should have a static shape.")
+        if self._keeps_one and self._is_one and 0 not in type.get_shape():
+            self._equal = type
+            return TensorType(type.get_element_type(), [1])
         return type
+
+    def parse_value(self) -> Attribute:
+        """Parses an attribute. A dense one of equal elements has one of them: xDSL makes a list of as many as the type has."""
+        self._keeps_one, self._is_one, self._equal = True, False, None
+        try:
+            value = self.parse_attribute()
+        finally:
+            self._keeps_one = False
+        if self._equal is None or not isinstance(value, DenseIntOrFPElementsAttr):
+            return value
+        one: DenseIntOrFPElementsAttr[Any] = DenseIntOrFPElementsAttr(self._equal, value.data)
+        return one
+
+    def _parse_tensor_literal(self) -> tuple[list[Any], list[int]]:
+        found = super()._parse_tensor_literal()
+        self._is_one = not found[1] and len(found[0]) == 1
+        return found
 
     def _parse_optional_complex(self) -> tuple[Any, Span] | None:
         # xDSL wants both parts to be floats, or both integers; hexadecimal floats look like integers.

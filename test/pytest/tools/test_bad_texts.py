@@ -317,3 +317,20 @@ def test_a_pipeline_with_a_string_over_two_lines_is_one_line():
     with pytest.raises(PopulusError, match="cannot read 'popops-to-p\"plar onnx-infer-shapes'") as error:
         Pipeline.from_text('popops-to-p"plar\nonnx-infer-shapes')
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("literal", ["1.0", "-0.0"])
+def test_equal_elements_of_a_text_are_one_element(literal: str):
+    """A list of all of them would be of 10^12 numbers."""
+    text = f"%k = data.constant dense<{literal}> : tensor<1000000x1000000xf32>"
+    module = parse_text(context(), text, "t.mlir")
+    (op,) = module.body.block.ops
+    assert len(op.value.data.data) == 4
+    again = parse_text(context(), text_of(module, locations=False), "t.mlir")
+    (other,) = again.body.block.ops
+    assert other.value == op.value
+    small = parse_text(context(), text.replace("1000000x1000000", "2x3"), "t.mlir")
+    (op,) = small.body.block.ops
+    assert op.array().shape == (2, 3)
+    assert len({float(x).hex() for x in op.array().reshape(-1)}) == 1
+    assert parse_text(context(), text.replace("1000000x1000000", "0x3"), "t.mlir").body.block.first_op.array().size == 0
