@@ -23,6 +23,8 @@ class Log:
     def __init__(self, path: str | os.PathLike[str], key: str, resume: bool):
         """Opens the log, and reads what it has if `resume`. Raises PopulusError for a log of another space, and for a file in the way."""
         self.path, self.found = Path(path), dict[int, dict[str, Any]]()
+        if resume and not self.path.exists():
+            raise PopulusError(f"{path}: no such log to resume; without resume, a new one begins")
         existing = self.path.exists() and self.path.stat().st_size > 0
         if existing and not resume:
             raise PopulusError(f"{path}: there is a log already; resume it, or give another name")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks import calibration
@@ -29,6 +30,15 @@ def test_each_row_is_predicted(rows: list[calibration.Row], kind: str, each: flo
 @pytest.mark.parametrize("element", ["f16", "f32"])
 def test_products_are_predicted_on_the_mean(rows: list[calibration.Row], element: str):
     assert calibration.mean([r for r in rows if r.kind == "product" and r.workload.endswith(element)]) == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("kind", ["product f16", "product f32", "vertex", "convolution"])
+def test_rows_are_predicted_in_the_order_of_their_measurements(rows: list[calibration.Row], kind: str):
+    """An exploration compares points: Spearman's coefficient of predicted and measured cycles."""
+    name, _, element = kind.partition(" ")
+    found = [r for r in rows if r.kind == name and r.workload.endswith(element)]
+    places = [np.argsort(np.argsort([getattr(r, of) for r in found])) for of in ("measured", "predicted")]
+    assert len(found) >= 3 and np.corrcoef(*places)[0, 1] >= 0.95
 
 
 def test_constants_are_taken_from_two_rows_and_judged_by_the_others(rows: list[calibration.Row]):

@@ -298,7 +298,8 @@ def test_a_run_that_is_killed_is_resumed_to_the_same_bytes(tmp_path):
     assert whole.wait() == 0, whole.communicate()
     log, seen = tmp_path / "log.jsonl", 0
     for more in (2, 9, 14):
-        process = run(tmp_path, "--log", str(log), "--resume", "--json", str(tmp_path / "part.json"))
+        resumed = ["--resume"] if log.exists() else []
+        process = run(tmp_path, "--log", str(log), *resumed, "--json", str(tmp_path / "part.json"))
         while process.poll() is None and (log.read_bytes().count(b"\n") if log.exists() else 0) < seen + more:
             time.sleep(0.005)
         process.kill()
@@ -332,6 +333,8 @@ def test_a_log_of_something_else_is_refused(tmp_path):
     for key, resume, said in (("k", False, "resume it"), ("other", True, "of another space")):
         with pytest.raises(PopulusError, match=said):
             Log(path, key, resume)
+    with pytest.raises(PopulusError, match="no such log"):
+        Log(tmp_path / "none", "k", True)
     path.write_text("some text\n")
     with pytest.raises(PopulusError, match="not a log"):
         Log(path, "k", True)

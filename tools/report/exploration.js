@@ -160,7 +160,7 @@ function drawPanel() {
   } else nodes.push(el("p", { class: "note" }, "Ops are here for points of the front; the command above shows those of this point."));
   for (const [name, rows] of Object.entries(DATA.sensitivity ?? {})) if (+name === chosen) {
     const most = Math.max(...rows.map(r => Math.abs(r.elasticity)), 1e-9);
-    nodes.push(el("h3", {}, "Change of the time by each field"), table("sensitivity", ["field", "from", "to", "seconds", "% for 1 %", ""], rows.map(r => [r.field, setting(r.field, r.was), setting(r.field, r.to), delta(r.seconds, r.before) || "0", r.elasticity.toFixed(3), el("span", { class: "bar", role: "img", "aria-label": `${r.elasticity.toFixed(3)}` }, el("i", { style: `width:${100 * Math.abs(r.elasticity) / most}%;background:var(--${r.elasticity < 0 ? "better" : "bad"})` }))])));
+    nodes.push(el("h3", {}, "Change of the time by each field"), table("sensitivity", ["field", "from", "to", "time", "% for 1 %", "beside others"], rows.map(r => [r.field, setting(r.field, r.was), setting(r.field, r.to), delta(r.seconds, r.before) || "0", r.elasticity.toFixed(3), el("span", { class: "bar", role: "img", "aria-label": `${r.elasticity.toFixed(3)}` }, el("i", { style: `width:${100 * Math.abs(r.elasticity) / most}%;background:var(--${r.elasticity < 0 ? "better" : "bad"})` }))])));
   }
   panel.replaceChildren(...nodes);
 }

@@ -66,7 +66,8 @@ COMMANDS = [
     "populus-opt good.mlir --pipeline FILE.txt",
     "populus-opt good.mlir --load FILE.py",
 ]
-EMPTY_IS_FINE = ("populus-opt good.mlir --pipeline FILE.txt",)  # no passes
+# No passes; the log of a run that was killed before its first line.
+EMPTY_IS_FINE = ("populus-opt good.mlir --pipeline FILE.txt", "populus explore good.onnx --resume --log FILE.jsonl")
 TEXT = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %y = popart.neg %x : tensor<2xf32>\n  return %y : tensor<2xf32>\n}"
 OWN = Path(__file__).parents[3] / "examples" / "leaky_relu.py"
 

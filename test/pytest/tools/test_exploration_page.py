@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
 import populus as populus_package
+from populus.exploration.sensitivity import sensitivity
 from populus.tools.report.exploration import html, ops_of
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"  # the name of a node: shown, never run
@@ -94,6 +95,7 @@ def test_the_page_works_by_keyboard_and_mouse_and_axe_finds_nothing(scheme, widt
     from playwright.sync_api import sync_playwright
 
     path = tmp_path / "p.html"
+    found.sensitivities[found.front[0]] = sensitivity(found, found.front[0])
     found.to_html(path)
     problems: list[str] = []
     with sync_playwright() as browsers:
@@ -112,6 +114,12 @@ def test_the_page_works_by_keyboard_and_mouse_and_axe_finds_nothing(scheme, widt
         assert page.locator("section[aria-label=points] tbody").first.locator("tr").count() == len(found.front)
         first = page.locator("section h2").nth(1).inner_text()
         assert first.startswith(f"Point {found.front[0]},")
+        fields = page.get_by_role("region", name="sensitivity").locator("tbody tr")
+        assert fields.count() == len(found.sensitivities[found.front[0]])
+        if AXE is not None:
+            page.evaluate((Path(AXE.origin).parent / "axe.min.js").read_text())
+            faults = page.evaluate("axe.run()")["violations"]
+            assert not faults, [(f["id"], f["nodes"][0]["html"]) for f in faults]
         plot.focus()
         page.keyboard.press("ArrowRight")
         assert page.locator("section h2").nth(1).inner_text().startswith(f"Point {found.front[1 % len(found.front)]},")
@@ -132,7 +140,6 @@ def test_the_page_works_by_keyboard_and_mouse_and_axe_finds_nothing(scheme, widt
                 page.locator(f"label:has-text('{name}') select").first.select_option(option)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         if AXE is not None:
-            page.evaluate((Path(AXE.origin).parent / "axe.min.js").read_text())
             faults = page.evaluate("axe.run()")["violations"]
             assert not faults, [(f["id"], f["nodes"][0]["html"]) for f in faults]
         browser.close()
