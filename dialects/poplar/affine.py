@@ -100,7 +100,7 @@ def points_map(domain: Domain, accesses: tuple[Access, ...], shape: tuple[int, .
     `clipped`: elements outside of the view are left out, as padding is.
     """
     variables = {a: f"a{k}" for k, (a, _) in enumerate(domain.axes)}
-    conditions = [within(list(variables.values()), [s.n for _, s in domain.axes])]
+    conditions, images = [within(list(variables.values()), [s.n for _, s in domain.axes])], names("e", len(shape))
     for d, (access, n) in enumerate(zip(accesses, shape, strict=True)):
         if access.whole:
             conditions.append(f"0 <= e{d} < {n}")
@@ -109,11 +109,16 @@ def points_map(domain: Domain, accesses: tuple[Access, ...], shape: tuple[int, .
             split = domain[axis]
             conditions.append(f"({part_of(split, variables[axis], f'e{d}')})" if split.parts > 1 else f"e{d} = 0")
         else:
-            conditions.append(f"e{d} = {_affine(access, variables)}")
-            if clipped:
-                conditions.append(f"0 <= e{d} < {n}")
-    e = ", ".join(names("e", len(shape)))
-    return read_map(f"{{ [{', '.join(variables.values())}] -> [{e}] : {' and '.join(conditions)} }}")
+            images[d] = _affine(access, variables)
+            if clipped and not _inside(access, domain, n):
+                conditions.append(f"0 <= {images[d]} < {n}")
+    return read_map(f"{{ [{', '.join(variables.values())}] -> [{', '.join(images)}] : {' and '.join(conditions)} }}")
+
+
+def _inside(access: Access, domain: Domain, n: int) -> bool:
+    """Tells whether an access is within a dimension of n elements everywhere."""
+    reach = [c * (domain[a].n - 1) for a, c in access.terms]
+    return access.offset + sum(min(r, 0) for r in reach) >= 0 and access.offset + sum(max(r, 0) for r in reach) < n
 
 
 @lru_cache(1 << 14)
@@ -121,30 +126,41 @@ def vertex_map(domain: Domain, accesses: tuple[Access, ...], shape: tuple[int, .
     """Maps vertices, as their part numbers in the order of the tile's digits, to the elements of a view that they touch."""
     cut = [a for a in domain.order if domain[a].parts > 1]
     named = {t for access in accesses for t, _ in access.terms}
+    parts_of = {a: f"pa{k}" for k, (a, _) in enumerate(domain.axes)}
     variables = {a: f"a{k}" for k, (a, _) in enumerate(domain.axes)}
+    told: set[int] = set()  # dimensions that say by themselves where an axis is, so that it needs no variable
+    for d, access in enumerate(accesses):
+        if len(access.terms) == 1 and not access.whole and not access.part and access.terms[0][1] == 1:
+            axis = access.terms[0][0]
+            if variables[axis].startswith("a"):
+                variables[axis] = f"(e{d} - {access.offset})" if access.offset else f"e{d}"
+                told.add(d)
     exists: list[str] = []
     conditions: list[str] = []
     for axis, split in domain.axes:
         counted = any(t == axis for access in accesses if not access.part for t, _ in access.terms)
-        if axis in cut:
-            if counted:
-                exists.append(variables[axis])
-            where = part_of(split, variables[axis], f"p{variables[axis]}") if counted else f"0 <= p{variables[axis]} < {split.parts}"
-            conditions.append(f"({where})")
-        elif axis in named and counted:
+        if counted and split.n == 1 and axis not in cut and variables[axis].startswith("a"):
+            variables[axis] = "0"
+            continue
+        if counted and variables[axis].startswith("a"):
             exists.append(variables[axis])
+        if axis in cut:
+            part = parts_of[axis]
+            conditions.append(f"({part_of(split, variables[axis], part) if counted else f'0 <= {part} < {split.parts}'})")
+        elif axis in named and counted:
             conditions.append(f"0 <= {variables[axis]} < {split.n}")
     for d, (access, n) in enumerate(zip(accesses, shape, strict=True)):
         if access.whole:
             conditions.append(f"0 <= e{d} < {n}")
         elif access.part:
             axis = access.terms[0][0]
-            conditions.append(f"e{d} = " + (f"p{variables[axis]}" if axis in cut else "0"))
+            conditions.append(f"e{d} = " + (parts_of[axis] if axis in cut else "0"))
         else:
-            conditions.append(f"e{d} = {_affine(access, variables)}")
+            if d not in told:
+                conditions.append(f"e{d} = {_affine(access, variables)}")
             if clipped:
                 conditions.append(f"0 <= e{d} < {n}")
-    parts, elements = ", ".join(f"p{variables[a]}" for a in cut), ", ".join(names("e", len(shape)))
+    parts, elements = ", ".join(parts_of[a] for a in cut), ", ".join(names("e", len(shape)))
     body = " and ".join(conditions) or "true"
     if exists:
         body = f"exists {', '.join(exists)} : {body}"
