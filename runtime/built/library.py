@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -51,6 +51,8 @@ class BuiltProgram:
         self._check(self._library.populus_load(None, ctypes.byref(self._model)))
         self._check(self._library.populus_open(self._model, threads, ctypes.byref(self._session)))
         self.inputs, self.outputs, self.states = (self._described(role) for role in (_INPUT, _OUTPUT, _STATE))
+        # What the library is told of a run's arrays, but for their addresses.
+        self._given, self._taken = (_descriptions(types.values()) for types in (self.inputs, self.outputs))
 
     def __del__(self) -> None:
         library = getattr(self, "_library", None)
@@ -71,8 +73,41 @@ class BuiltProgram:
         given = [_fitting(f"input '{name}'", inputs[name], type) for name, type in self.inputs.items()]
         taken = [np.empty(*type) for type in self.outputs.values()]
         with self._lock:
-            self._check(self._library.populus_run(self._session, _arrays(given), len(given), _arrays(taken), len(taken)), self._session)
+            _place(self._given, given)
+            _place(self._taken, taken)
+            self._run(self._given, self._taken)
         return dict(zip(self.outputs, taken))
+
+    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Callable[[], None]:
+        """Gives a function that runs the program on these arrays, and writes the results into those of `outputs`.
+
+        Each call reads what the inputs hold then: a loop changes their elements and calls it. Raises ProgramError for an array that is
+        missing, unknown, not dense or of another type, for an output that cannot be written, and for one that shares memory with another.
+        """
+        for what, known, arrays in (("input", self.inputs, inputs), ("output", self.outputs, outputs)):
+            if list(wrong := known.keys() ^ arrays.keys()):
+                raise ProgramError(f"{what} '{min(wrong)}' is missing or unknown; the program has {_listed(known)}")
+            for name, type in known.items():
+                if _fitting(f"{what} '{name}'", arrays[name], type) is not arrays[name]:
+                    raise ProgramError(f"{what} '{name}' is not a dense array, so its memory cannot be used as it is")
+        given, taken = [inputs[name] for name in self.inputs], [outputs[name] for name in self.outputs]
+        for name, i in zip(self.outputs, range(len(taken))):
+            if not taken[i].flags.writeable:
+                raise ProgramError(f"output '{name}' is read-only")
+            if any(np.may_share_memory(taken[i], other) for other in (*given, *taken[:i])):
+                raise ProgramError(f"output '{name}' shares memory with another array of the run")
+        places = _descriptions(self.inputs.values()), _descriptions(self.outputs.values())
+        _place(places[0], given)
+        _place(places[1], taken)
+
+        def run(held: object = (given, taken)) -> None:
+            with self._lock:
+                self._run(*places)
+
+        return run
+
+    def _run(self, given: ctypes.Array[_Array], taken: ctypes.Array[_Array]) -> None:
+        self._check(self._library.populus_run(self._session, given, len(given), taken, len(taken)), self._session)
 
     def state(self, name: str) -> Array:
         """Gives a copy of a state. Raises ProgramError for another name."""
@@ -170,12 +205,24 @@ def _opened(path: str) -> ctypes.CDLL:
 
 
 def _arrays(arrays: Sequence[Array]) -> ctypes.Array[_Array]:
-    """Describes dense arrays for the library. They are referenced by the result."""
-    made = (_Array * len(arrays))()
-    for entry, array in zip(made, arrays):
-        shape = (ctypes.c_int64 * array.ndim)(*array.shape)
-        entry.type, entry.rank, entry.shape, entry.data = TYPES[array.dtype.name], array.ndim, shape, array.ctypes.data
+    """Describes dense arrays for the library."""
+    made = _descriptions([(array.shape, array.dtype) for array in arrays])
+    _place(made, arrays)
     return made
+
+
+def _descriptions(types: Collection[Type]) -> ctypes.Array[_Array]:
+    """Describes dense arrays of these types, without their places."""
+    made = (_Array * len(types))()
+    for entry, (shape, dtype) in zip(made, types):
+        entry.type, entry.rank, entry.shape = TYPES[dtype.name], len(shape), (ctypes.c_int64 * len(shape))(*shape)
+    return made
+
+
+def _place(described: ctypes.Array[_Array], arrays: Sequence[Array]) -> None:
+    """Writes where the arrays lie. The caller keeps them."""
+    for entry, array in zip(described, arrays):
+        entry.data = array.__array_interface__["data"][0]
 
 
 def _fitting(what: str, value: Any, type: Type) -> Array:

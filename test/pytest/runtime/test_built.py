@@ -212,6 +212,59 @@ def test_states_stay_from_run_to_run_and_are_read_and_replaced(tmp_path):
         loaded.set_state("h", np.ones(16, np.float32))
 
 
+def test_arrays_are_described_once_and_not_in_each_run(tmp_path, monkeypatch):
+    program = compiled(net())
+    populus.build(program, tmp_path)
+    loaded, described = populus.load_program(tmp_path), []
+    monkeypatch.setattr(built_library, "_descriptions", described.append)
+    for seed in range(3):
+        inputs = program.signature.random(seed)
+        same(loaded.run(inputs), program.run(inputs))
+    assert described == []
+
+
+def test_a_bound_run_reads_its_inputs_anew_and_writes_into_the_callers_outputs(tmp_path):
+    program = compiled(recurrent())
+    populus.build(program, tmp_path)
+    loaded = populus.load_program(tmp_path)
+    x = {name: np.zeros(*type) for name, type in loaded.inputs.items()}
+    y = {name: np.zeros(*type) for name, type in loaded.outputs.items()}
+    run = loaded.bind(x, y)
+    for seed in range(3):
+        inputs = program.signature.random(seed)
+        for name, array in inputs.items():
+            x[name][...] = array
+        run()
+        same(y, program.run(inputs))
+        other = program.signature.random(9)
+        same(loaded.run(other), program.run(other))  # between, with arrays of its own
+        same(y, program.run(inputs))
+
+
+def test_arrays_that_cannot_be_bound_are_refused_in_one_line(tmp_path):
+    populus.build(compiled(gather()), tmp_path)
+    loaded = populus.load_program(tmp_path)
+    inputs, outputs = ({name: np.zeros(*type) for name, type in side.items()} for side in (loaded.inputs, loaded.outputs))
+    a, y = next(iter(inputs)), next(iter(outputs))
+    fixed = outputs[y].copy()
+    fixed.flags.writeable = False
+    strided = np.zeros((*inputs[a].shape, 2), inputs[a].dtype)[..., 0]
+    memory = np.zeros(inputs[a].nbytes + outputs[y].nbytes, np.uint8)
+    beside = np.ndarray(inputs[a].shape, inputs[a].dtype, memory)
+    over = np.ndarray(outputs[y].shape, outputs[y].dtype, memory, offset=inputs[a].nbytes - inputs[a].itemsize)
+    for given, taken, message in (
+        ({}, outputs, f"input '{a}' is missing or unknown"),
+        (inputs, {**outputs, "zz": fixed}, "output 'zz' is missing or unknown"),
+        ({**inputs, a: inputs[a][:1]}, outputs, "expected"),
+        ({**inputs, a: strided}, outputs, f"input '{a}' is not a dense array"),
+        ({**inputs, a: inputs[a].astype(np.float16)}, outputs, f"input '{a}' is float16"),
+        (inputs, {**outputs, y: fixed}, f"output '{y}' is read-only"),
+        ({**inputs, a: beside}, {**outputs, y: over}, f"output '{y}' shares memory"),
+    ):
+        with pytest.raises(ProgramError, match=message):
+            loaded.bind(given, taken)
+
+
 def test_load_program_imports_numpy_and_nothing_else(folder):
     code = (
         "import sys, populus\n"
