@@ -63,7 +63,11 @@ def oracle(built: Built, names: Sequence[str], model: ModelProto | None = None) 
 def noise(built: Built, value: Array, factor: float, sign: int | None, seed: int = 0) -> Array:
     """About what rounding may move a value by: up, down, or each element either way."""
     epsilon, size = EPSILON[value.dtype], np.abs(np.where(np.isfinite(value), value, 0).astype(np.float64))
-    spread = (epsilon if built.case.rows[0].terms else 16 * min(2.0**-24, epsilon)) * np.sqrt(np.mean(size**2))
+    largest = np.sqrt(np.mean(size**2))
+    if built.case.size == "long":  # a sum or mean of many may be small by chance: what is rounded is as large as its terms
+        terms = [a for a in built.chain.inputs.values() if a.dtype.kind == "f"]
+        largest = max(largest, *(np.sqrt(np.mean(np.square(a, dtype=np.float64))) for a in terms))
+    spread = (epsilon if built.case.rows[0].terms else 16 * min(2.0**-24, epsilon)) * largest
     signs = np.full(value.shape, sign) if sign is not None else np.random.default_rng(seed).choice([-1, 1], value.shape)
     return factor * (epsilon * size + spread) * signs
 
