@@ -92,7 +92,7 @@ def by_emitted_llvm(code, inputs, outputs, scalars):
     module.verify()
     lower(Context(), module)
     text = str(convert_module(module, fallback_target_triple=_target().triple))
-    assert jit.c_functions(c for f in FLOATS.values() for c in (f.c, f"{f.c}f"))
+    assert jit.c_functions((c for f in FLOATS.values() for c in (f.c, f"{f.c}f")), _target())
     llvm = binding()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), jit.target_machine(_target()))
     engine.add_object_file(llvm.ObjectFileRef.from_data(jit.object_code(text, _target())))
