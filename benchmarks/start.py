@@ -1,7 +1,7 @@
 """Time of a process from its start to its first result, over onnxruntime's: compiled afresh, kept, built, and as a program in C.
 
 python -m benchmarks.start             resnet50, the best of 5 of each, interleaved
-python -m benchmarks.start squeezenet --rounds 20
+python -m benchmarks.start squeezenet --rounds 20 --runs 100     to the 100th result
 python -m benchmarks.start --python DIR/bin/python    of an environment with the wheel: a checkout's finder takes 12 ms of each start
 
 `wall` is the whole process; `cpu` its user and system seconds, of all threads, which a busy machine changes less.
@@ -29,29 +29,37 @@ COMPILED = """
 import sys
 import numpy as np
 import populus
-program = populus.compile(sys.argv[1], target="host")
-program.run({n: np.zeros(t.get_shape(), np.float32) for n, t in program.signature.inputs.items()})
+program = populus.compile(sys.argv[1], target="host", cache=False)
+inputs = {n: np.zeros(t.get_shape(), np.float32) for n, t in program.signature.inputs.items()}
+for _ in range(int(sys.argv[-1])):
+    program.run(inputs)
 """
 KEPT = """
 import sys
 import numpy as np
 import populus
 shape = tuple(map(int, sys.argv[3].split(",")))
-populus.compile(sys.argv[1], target="host", cache=True).run({sys.argv[2]: np.zeros(shape, np.float32)})
+program, inputs = populus.compile(sys.argv[1], target="host"), {sys.argv[2]: np.zeros(shape, np.float32)}
+for _ in range(int(sys.argv[-1])):
+    program.run(inputs)
 """
 BUILT = """
 import sys
 import numpy as np
 import populus
 program = populus.load_program(sys.argv[1])
-program.run({n: np.zeros(*t) for n, t in program.inputs.items()})
+inputs = {n: np.zeros(*t) for n, t in program.inputs.items()}
+for _ in range(int(sys.argv[-1])):
+    program.run(inputs)
 """
 PEER = """
 import sys
 import numpy as np
 import onnxruntime
 peer = onnxruntime.InferenceSession(sys.argv[1])
-peer.run(None, {i.name: np.zeros(i.shape, np.float32) for i in peer.get_inputs()})
+inputs = {i.name: np.zeros(i.shape, np.float32) for i in peer.get_inputs()}
+for _ in range(int(sys.argv[-1])):
+    peer.run(None, inputs)
 """
 
 
@@ -67,23 +75,25 @@ def once(words: Sequence[str], cache: str) -> tuple[float, float]:
     return time.perf_counter() - began, used.ru_utime + used.ru_stime
 
 
-def prepared(path: Path, folder: Path, interpreter: str = sys.executable) -> dict[str, Callable[[int], tuple[list[str], str]]]:
+def prepared(path: Path, folder: Path, interpreter: str, runs: int) -> dict[str, Callable[[int], tuple[list[str], str]]]:
     """Gives the ways to a first result: from the number of the round, the command and its cache."""
     program = populus.compile(path, target="host", engine="native")
     ((name, type),) = program.signature.inputs.items()
     shape = ",".join(map(str, type.get_shape()))
     warm, python = str(folder / "warm"), [interpreter, "-P", "-c"]  # -P: not the checkout that is the current folder
     ways: dict[str, Callable[[int], tuple[list[str], str]]] = {
-        "onnxruntime": lambda i: ([*python, PEER, str(path)], warm),
-        "compiled, empty cache of objects": lambda i: ([*python, COMPILED, str(path)], str(folder / str(i))),
-        "compiled, filled cache of objects": lambda i: ([*python, COMPILED, str(path)], warm),
+        "onnxruntime": lambda i: ([*python, PEER, str(path), str(runs)], warm),
+        "compiled, empty cache of objects": lambda i: ([*python, COMPILED, str(path), str(runs)], str(folder / str(i))),
+        "compiled, filled cache of objects": lambda i: ([*python, COMPILED, str(path), str(runs)], warm),
     }
     if shutil.which("cc") is not None:
         populus.build(program, folder / "built")
         subprocess.run(["make", "-s", "-C", folder / "built"], check=True)
-        ways["`compile(cache=True)`, kept"] = lambda i: ([*python, KEPT, str(path), name, shape], warm)
-        ways["`load_program`"] = lambda i: ([*python, BUILT, str(folder / "built")], warm)
-        ways["`populus build`, in C"] = lambda i: ([str(folder / "built" / "example")], warm)
+        ways["`compile`, kept now"] = lambda i: ([*python, KEPT, str(path), name, shape, str(runs)], str(folder / f"kept {i}"))
+        ways["`compile`, kept before"] = lambda i: ([*python, KEPT, str(path), name, shape, str(runs)], warm)
+        ways["`load_program`"] = lambda i: ([*python, BUILT, str(folder / "built"), str(runs)], warm)
+        if runs == 1:
+            ways["`populus build`, in C"] = lambda i: ([str(folder / "built" / "example")], warm)
     time.sleep(1.1)  # a file that was just written is not kept
     for _ in range(2):  # fills the caches, and writes bytecode
         for way in ways.values():
@@ -95,12 +105,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Seconds to the first result of a model, in a new process.")
     parser.add_argument("model", nargs="?", default="resnet50", choices=list(MODELS))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=1, help="the number of the result that is waited for")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the processes, with this package and onnxruntime")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(MODELS[options.model](), path)
-        ways = prepared(path, Path(folder), options.python)
+        ways = prepared(path, Path(folder), options.python, options.runs)
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
         for i in range(options.rounds):
             for name, way in ways.items():
