@@ -67,11 +67,18 @@ def test_an_import_for_good_leaves_objects_set_aside_that_others_froze(tmp_path,
         sys.modules.pop("defines_nothing", None)
 
 
-def test_whether_a_product_fits_is_read_off_the_plans_of_the_bids():
-    contraction.options.cache_clear()
+def test_whether_a_product_fits_is_read_off_the_plans_of_the_bids(monkeypatch):
+    monkeypatch.setattr(contraction, "_KEPT", {})
+    made, kept = contraction.planned()
     populus.compile(convolution(), target="host")
-    info = contraction.options.cache_info()
-    assert (info.misses, info.hits) == (2, 1)  # the second miss: where the input lies then counts
+    assert contraction.planned() == (made + 1, kept + 2)
+
+
+def test_plans_that_are_kept_are_bounded_in_number(monkeypatch):
+    monkeypatch.setattr(contraction, "_KEPT", {})
+    monkeypatch.setattr(contraction, "MOST_KEPT", 1)
+    populus.compile(convolution(), target="host")
+    assert len(contraction._KEPT) == 1
 
 
 def test_onnx_is_asked_once_for_the_types_of_nodes_that_are_alike(monkeypatch):

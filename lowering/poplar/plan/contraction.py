@@ -281,6 +281,8 @@ def options(
     """
     machine, limit = as_planned(target), share * target.room
     there = _KEPT.setdefault((shape, element, machine, near, traffic), [])
+    if len(_KEPT) > MOST_KEPT:
+        _KEPT.pop(next(iter(_KEPT)), None)
     for least, most, found in there:
         if least <= limit <= most:
             _TIMES["kept"] += 1
@@ -292,7 +294,9 @@ def options(
     return found
 
 
-# Plans, each with the least and the greatest limit that give them.
+MOST_KEPT = 8192
+
+# Plans, each with the least and the greatest limit that give them; the oldest leave first.
 _KEPT: dict[tuple[object, ...], list[tuple[float, float, tuple[Option, ...]]]] = {}
 _TIMES = {"made": 0, "kept": 0}
 
