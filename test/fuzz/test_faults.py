@@ -64,6 +64,7 @@ def test_threads_that_cannot_start_are_done_without(at: int):
     ],
 )
 def test_a_signal_leaves_the_old_file_or_the_new_one(name: str, number: signal.Signals, share: float):
+    kind, why = "unheard", ""
     for later in range(4):  # Python drops what a signal raises while a generator or an object is destroyed: one moment in some hundreds
         kind, why = faults.interrupt(name, number, share + later * 0.0017)
         if kind != "unheard":

@@ -50,8 +50,7 @@ def node_tests() -> Iterator[tuple[str, str, onnx.ModelProto, list[Array | None]
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
 
-        tests = collect_testcases(None)  # pyright: ignore[reportArgumentType]
-    tests += _own_tests()
+        tests = [*collect_testcases(None), *_own_tests()]  # pyright: ignore[reportArgumentType], the first list is ONNX's own
     for test in tests:
         nodes = test.model.graph.node
         if len(nodes) != 1 or nodes[0].domain != "" or nodes[0].op_type not in ops or not test.data_sets:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -185,7 +186,7 @@ def test_a_table_of_pieces_has_at_each_index_the_elements_of_its_own_piece():
     table = [*t.seen(x, to_x[0]), *t.seen(other, to_x[1])]
     named = t.opaque("multi_slice", (), whole, [(table, every((3, 2)), 1), (index, identity(whole), 0)])
     [piece] = named
-    found = [t.ground.keys[t.ground.node(piece.tree.node, (i,))] for i in range(3)]
+    found: list[Any] = [t.ground.keys[t.ground.node(piece.tree.node, (i,))] for i in range(3)]
     assert [key[0] for key in found] == ["cases"] * 3
     elements = [{t.ground.keys[case[-1]][0] for case in key[2]} for key in found]
     assert elements == [{"sum"}, {"input"}, {"sum"}]
