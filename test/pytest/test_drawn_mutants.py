@@ -134,11 +134,23 @@ def plants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plants:
     def text() -> str:
         return Path("lowering/drawn.py").read_text()
 
-    checks = {"reads": lambda: int(text()[4:]) >= 0, "holds": lambda: text() == "x = 1\n", "never": lambda: False}
+    def readable() -> bool:
+        return os.system(f"test -d {os.getcwd()}") == 0
+
+    checks = {
+        "readable by a shell": readable,
+        "reads": lambda: int(text()[4:]) >= 0,
+        "holds": lambda: text() == "x = 1\n",
+        "never": lambda: False,
+    }
     kinds = {"is": lambda name: "" if checks[name]() else f"{name} fails", "agreeing": lambda _: ""}
     monkeypatch.setattr(drawn_mutants, "ROOT", tmp_path / "sources")
     monkeypatch.setattr(drawn_mutants, "KINDS", kinds)
-    monkeypatch.setattr(drawn_mutants, "checks_of", lambda _: [("a", "is reads"), ("b", "is never"), ("c", "is holds"), ("c", "is reads")])
+    monkeypatch.setattr(
+        drawn_mutants,
+        "checks_of",
+        lambda _: [("a", "is readable by a shell"), ("a", "is reads"), ("b", "is never"), ("c", "is holds"), ("c", "is reads")],
+    )
     return Plants(tmp_path, tmp_path / "cache")
 
 

@@ -205,7 +205,8 @@ PRODUCERS = {
         # onnxruntime multiplies the second element by 0 for an output at the edge; test_resize.py has what is not finite.
         Producer("resize-linear", of(resize, "linear", (2.0, 2.0)), exact=False, values=FINITE),
         Producer("resize-smaller", of(resize, "linear", (0.6, 0.7)), exact=False, gradient=False, values=("dev1",)),
-        Producer("resize-cubic", of(resize, "cubic", (1.5, 2.0)), exact=False),
+        # Its negative weights make NaN of an infinity beside it, whose place among the largest ONNX does not define.
+        Producer("resize-cubic", of(resize, "cubic", (1.5, 2.0)), exact=False, values=(*FINITE, "nan")),
         Producer("grid-sample", grid_sample, exact=False, values=("dev1", "dev10", "dev100", "mean")),
         Producer("scatter-elements", of(scatter, "ScatterElements")),
         Producer("scatter-nd-add", of(scatter, "ScatterND", reduction="add")),

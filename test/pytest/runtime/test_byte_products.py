@@ -138,6 +138,15 @@ def test_the_table_of_cpus_has_all_that_code_is_made_for():
     assert {name for names in CPUS.values() for name in names} <= set(PLANS)
 
 
+def test_winograds_algorithm_takes_whole_panels_of_both_channels():
+    host = next(m for m in cpus.table() if byte_dots.form_of(m) == "wide")
+    lanes = byte_dots.lanes_of(host)
+    panel = byte_winograd.Plane(0, 0, 0, 0, lanes).columns
+    whole = max(panel, -(-byte_winograd.FEWEST_OUTPUTS // panel) * panel)
+    sizes = {(panel, whole): True, (panel, whole + lanes): False, (panel - lanes, whole): False, (panel - lanes, whole + lanes): False}
+    assert {(ic, oc): byte_winograd.suits(host, byte_winograd.Plane(ic, oc, 28, 28, lanes)) for ic, oc in sizes} == sizes
+
+
 def test_integers_that_winograds_transforms_make_fit_their_types():
     plane = byte_winograd.Plane(byte_winograd.MOST_CHANNELS, 32, 4, 4, 8)
     largest = np.full((plane.oc, 2, 3, 3), -128, np.int8)

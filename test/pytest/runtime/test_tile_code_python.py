@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from populus.dialects.poplar.tile_code import IntVector, Vector, codelet
+from populus.runtime.codelets.plain_python import plain
 from populus.runtime.codelets.tile_code import run
 
 
@@ -112,6 +113,20 @@ def scattered_where_positive(x: Vector, at: IntVector, y: Vector) -> None:
             else:
                 y[at[at[k]], j] = 0.5
                 y[at[k], j] = -x[k, j]
+
+
+def running(x: Vector, y: Vector) -> None:
+    total = 0.0
+    for i in range(len(y)):
+        total += x[i]
+        y[i] = total
+
+
+@pytest.mark.parametrize(("dtype", "last"), [(np.float32, 0), (np.float64, 1)])
+def test_the_plain_function_sums_in_the_type_of_its_vectors(dtype, last):
+    x, y = np.array([2.0**30, 1, -(2.0**30)], dtype), np.zeros(3, dtype)
+    plain(codelet(running), {"x": x, "y": y}, {})
+    assert y[-1] == last
 
 
 G = np.random.default_rng(4)
