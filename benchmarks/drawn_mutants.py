@@ -299,7 +299,7 @@ class Plants:
 
     def caught(self, number: int, mistake: Drawn, every: bool, most: int | None) -> Iterator[tuple[str, str]]:
         """Yields the nets that catch a mistake, each with what fails."""
-        root = self.folder / f"mutant {number}"
+        root = self.folder / f"mutant-{number}"  # no space: lit puts paths into lines of a shell
         linked(self.right, root)
         path = root / mistake.file
         right = path.read_text()
