@@ -44,6 +44,10 @@ PAGES: dict[str, Page] = {
             "native differs": "a message about a mistake in the native engine; test/pytest/test_engines.py asserts its form",
         },
     ),
+    "docs/explore.md": Page(
+        not_run={"populus explore bert.onnx": "needs an ONNX file of BERT-base, which is not in the repository"},
+        long=("populus explore resnet50 --equal",),
+    ),
     "docs/host.md": Page(given=givens.host, fails=("populus run model.onnx --no-host",)),
     "docs/machine-of-your-own.md": Page(given=givens.new_target),
     "docs/new-engine.md": Page(given=givens.new_engine),
@@ -115,4 +119,5 @@ PAGES: dict[str, Page] = {
     "test/README.md": Page(not_run={"make test": CLONE, "make quick": CLONE, ".venv/bin": CLONE}),
     "test/fuzz/README.md": Page(given=givens.fuzz, not_run={"make fuzz": CLONE}),
     "test/triples/README.md": Page(not_run={"make triples": CLONE}),
+    "docs/web.md": Page(not_run={"import { load }": "JavaScript of a page; test_web.py runs the loader in Node"}),
 }

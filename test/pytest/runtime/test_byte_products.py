@@ -115,16 +115,23 @@ PLANS = {  # CPU -> its form, that for few rows, the kernel of a 3x3 convolution
     "cascadelake": ("vnni", "vnni", DIRECT, DIRECT),
     "knl": ("plain", "plain", DIRECT, DIRECT),
     "sapphirerapids": ("vnni", "vnni", TILES, TILES),
-    "generic": ("plain", "plain", DIRECT, DIRECT),
+    "aarch64 generic": ("plain", "plain", DIRECT, DIRECT),
+    "generic-rv64": ("plain", "plain", DIRECT, DIRECT),
+    "wasm32 generic": ("wide", "thin", WINOGRADS, DIRECT),
     "cortex-a76": ("sdot", "sdot", DIRECT, DIRECT),
     "neoverse-v1": ("usdot", "usdot", DIRECT, DIRECT),
 }
 
 
-@pytest.mark.parametrize("host", cpus.table(), ids=lambda host: host.cpu)
+def named(architecture: str, cpu: str) -> str:
+    """The name of a CPU, with the architecture where several have the name."""
+    return f"{architecture} {cpu}" if cpu == "generic" else cpu
+
+
+@pytest.mark.parametrize("host", cpus.table(), ids=lambda host: named(host.architecture, host.cpu))
 def test_a_cpu_gets_the_kernels_of_its_features(host: Machine):
     """Nothing of it runs, so the CPU at hand is no matter."""
-    form, few, convolved, multiplied = PLANS[host.cpu]
+    form, few, convolved, multiplied = PLANS[named(host.architecture, host.cpu)]
     assert (byte_dots.form_of(host), byte_dots.form_of(host, few=True)) == (form, few)
     models = convolution("us", (7, 0), (1, 64, 64, 9)), product("us", (3, 0), (256, 256, 512))
     for (model, _), kernel in zip(models, (convolved, multiplied)):
@@ -134,8 +141,8 @@ def test_a_cpu_gets_the_kernels_of_its_features(host: Machine):
 
 
 def test_the_table_of_cpus_has_all_that_code_is_made_for():
-    assert {host.cpu for host in cpus.table()} == set(PLANS)
-    assert {name for names in CPUS.values() for name in names} <= set(PLANS)
+    assert {named(host.architecture, host.cpu) for host in cpus.table()} == set(PLANS)
+    assert {named(architecture, name) for architecture, names in CPUS.items() for name in names} <= set(PLANS)
 
 
 def test_winograds_algorithm_takes_whole_panels_of_both_channels():

@@ -6,8 +6,8 @@ import random
 import numpy as np
 import pytest
 
+import populus.runtime.engine.engine as plain_engine
 import populus.runtime.engine.native.run.program as native_engine
-import populus.runtime.engine.numpy as numpy_engine
 from populus.dialects.poplar.codelets import CODELETS
 from populus.dialects.support.diagnostics import PopulusError, verify
 from populus.dialects.support.element_types import element_of
@@ -61,7 +61,7 @@ def run(module, arrays, monkeypatch=None):
         [y] = Session(module, ENGINE).run(arrays).values()
         return y
     with monkeypatch.context() as patched:
-        for where in (numpy_engine, native_engine):
+        for where in (plain_engine, native_engine):
             patched.setattr(where, "collapsed", lambda family: family.space)
         [y] = Session(module, ENGINE).run(arrays).values()
     return y
