@@ -115,6 +115,7 @@ PAGES: dict[str, Page] = {
     "docs/tutorial.md": Page(given=givens.digits, not_run={"make ": CLONE, "source ": CLONE}),
     "examples/digits/README.md": Page(given=givens.digits, not_run={"pip install": INDEX}, long=("populus train", "epoch")),
     "populus/README.md": Page(given=givens.one_model),
+    "populus/exploration/README.md": Page(given=givens.one_model),
     "runtime/README.md": Page(given=givens.session),
     "test/README.md": Page(not_run={"make test": CLONE, "make quick": CLONE, ".venv/bin": CLONE}),
     "test/fuzz/README.md": Page(given=givens.fuzz, not_run={"make fuzz": CLONE}),
