@@ -28,7 +28,7 @@ from xdsl.rewriter import InsertPoint
 import populus
 from populus.dialects.popart import calls
 from populus.dialects.poplar.tile_code import IntVector, Vector, codelet, ints
-from populus.dialects.poplar.tile_mlir_lines import LineWriter
+from populus.dialects.poplar.tile_mlir_ops import OpWriter
 from populus.dialects.support.element_types import element_of
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.native.run.step_table import Table
@@ -368,7 +368,7 @@ def row(library: ctypes.CDLL, case: Any) -> tuple[str, float]:
             assert np.allclose(found[v], made[v], rtol=1e-5, atol=1e-5), (code.name, v)
         runs.append(run)
         keep.append(program)
-    with mock.patch.object(LineWriter, "inside", return_value=True):
+    with mock.patch.object(OpWriter, "inside", return_value=True):
         _, (run, program) = table_of(code, inputs, outputs, scalars, 1)
     c, *ours, unchecked = together([*runs, run])
     cells = " | ".join(f"{1e3 * t:.3f} | **{t / c:.2f}**" for t in ours)

@@ -1,6 +1,6 @@
 """Codelets that were written in Python as functions of `scf`, `cf`, `arith`, `math` and `memref`: what `native` compiles.
 
-print(function_of(code, {"x": Operand((4,), f32), "y": Operand((4,), f32)}).text)
+print(function_of(code, {"x": Operand((4,), f32), "y": Operand((4,), f32)}).module())
 
 Statements that are left at their end only are `scf.for` and `scf.if`; those that may fail, `break` or `return` are blocks of `cf`.
 Indices and other values are checked where their intervals (`tile_ranges.py`) prove nothing. A function with such checks has the
@@ -9,10 +9,18 @@ argument `%report` and a result: 0, or 1 after it has reported the place, a valu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import cast
 
-from populus.dialects.poplar.tile_mlir_lines import Fields, Operand, Site
+from xdsl.dialects import arith, cf, func, memref, scf
+from xdsl.dialects.builtin import IndexType, IntegerType, MemRefType, ModuleOp, f64, i64
+from xdsl.ir import Attribute, Block, SSAValue
+
+from populus.dialects.poplar.tile_floored import FLOORED, floored
+from populus.dialects.poplar.tile_mlir_ops import BYTE, INDEX, Fields, Operand
 from populus.dialects.poplar.tile_mlir_values import ValueWriter, assignments
 from populus.dialects.poplar.tile_program import (
     Assign,
@@ -22,6 +30,7 @@ from populus.dialects.poplar.tile_program import (
     If,
     Number,
     Scratch,
+    Site,
     Statement,
     Store,
     TileCode,
@@ -31,168 +40,143 @@ from populus.dialects.poplar.tile_program import (
     roots,
 )
 
-__all__ = ["Function", "Operand", "Site", "function_of"]
-
-_MOD = """  func.func private @python_mod{s}(%a: {t}, %b: {t}) -> {t} {{
-    %zero = arith.constant 0.0 : {t}
-    %r = func.call @fmod{s}(%a, %b) : ({t}, {t}) -> {t}
-    %some = arith.cmpf une, %r, %zero : {t}
-    %low = arith.cmpf olt, %b, %zero : {t}
-    %under = arith.cmpf olt, %r, %zero : {t}
-    %apart = arith.xori %low, %under : i1
-    %sum = arith.addf %r, %b : {t}
-    %moved = arith.select %apart, %sum, %r : {t}
-    %none = math.copysign %zero, %b : {t}
-    %exact = arith.cmpf oeq, %r, %zero : {t}
-    %m = arith.select %exact, %none, %moved : {t}
-    func.return %m : {t}
-  }}
-"""  # %, as Python has it: the sign is that of the divisor
-_FLOORDIV = """  func.func private @python_floordiv{s}(%a: {t}, %b: {t}) -> {t} {{
-    %zero = arith.constant 0.0 : {t}
-    %one = arith.constant 1.0 : {t}
-    %half = arith.constant 0.5 : {t}
-    %r = func.call @fmod{s}(%a, %b) : ({t}, {t}) -> {t}
-    %rest = arith.subf %a, %r : {t}
-    %quotient = arith.divf %rest, %b : {t}
-    %some = arith.cmpf une, %r, %zero : {t}
-    %low = arith.cmpf olt, %b, %zero : {t}
-    %under = arith.cmpf olt, %r, %zero : {t}
-    %apart = arith.xori %low, %under : i1
-    %below = arith.andi %some, %apart : i1
-    %less = arith.subf %quotient, %one : {t}
-    %q = arith.select %below, %less, %quotient : {t}
-    %floor = math.floor %q : {t}
-    %off = arith.subf %q, %floor : {t}
-    %far = arith.cmpf ogt, %off, %half : {t}
-    %next = arith.addf %floor, %one : {t}
-    %near = arith.select %far, %next, %floor : {t}
-    %plain = arith.divf %a, %b : {t}
-    %sign = math.copysign %zero, %plain : {t}
-    %null = arith.cmpf oeq, %q, %zero : {t}
-    %signed = arith.select %null, %sign, %near : {t}
-    %by_zero = arith.cmpf oeq, %b, %zero : {t}
-    %result = arith.select %by_zero, %plain, %signed : {t}
-    func.return %result : {t}
-  }}
-"""  # //, as Python has it: exact, where a rounded quotient might be one too many
-FLOORED = {"python_mod": _MOD, "python_floordiv": _FLOORDIV}
+__all__ = ["Function", "Operand", "function_of"]
 
 
 @dataclass(frozen=True)
 class Function:
-    """A codelet's function, in the text of its module.
+    """A codelet's function. Its ops are made when they are asked for, which takes a hundred times as long as the rest.
 
     Its arguments: the vectors, the scratch vectors, a byte for each element of the `tracked` outputs, and the scalars. Then
-    follow the report, if the function `reports` failures at its `sites`, and the range of `lane`, if one is shared out.
+    follow the report, if the function `reports` failures, and the range of `lane`, if one is shared out.
+    `key`: a hash of what determines the ops.
     """
 
     name: str
-    text: str
     scratch: Mapping[str, tuple[int, ...]]
     tracked: tuple[str, ...]
     reports: bool
-    sites: tuple[Site, ...]
     lane: str
+    key: str
+    write: Callable[[], tuple[ModuleOp, tuple[Site, ...]]] = field(repr=False, compare=False)
+
+    def module(self) -> ModuleOp:
+        """Makes a module, whose last op is the function."""
+        return self.write()[0]
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The places that may fail, in the order of their numbers in reports."""
+        return self.write()[1]
 
 
 def function_of(code: TileCode, fields: Fields, scalars: Mapping[str, float] | None = None, lane: str = "") -> Function:
-    """Writes a module with the function of a codelet for vectors of given shapes.
+    """Describes the function of a codelet for vectors of given shapes.
 
     `scalars`: the parameters, where sizes of scratch vectors depend on them. `lane`: an axis whose loops run over arguments' range.
     """
-    return _Writer(code, fields, scalars or {}, lane).function()
+    made = _Writer(code, fields, scalars or {}, lane)
+    operands = [(v, str(fields[v].element), str(fields[v].type())) for v in code.axes]
+    key = hashlib.sha256(f"{code.name} {code.digest} {operands} {made.scratch} {lane}".encode()).hexdigest()
+    return Function(
+        code.name, made.scratch, made.outputs, made.reports, lane, key, lambda: _Writer(code, fields, scalars or {}, lane).written()
+    )
 
 
 class _Writer(ValueWriter):
-    """Writes statements. A variable that is assigned once is a value; others are memory, which LLVM puts into registers."""
+    """Inserts statements. A variable that is assigned once is a value; others are memory, which LLVM puts into registers."""
 
     def __init__(self, code: TileCode, fields: Fields, scalars: Mapping[str, float], lane: str):
         super().__init__(code, fields, scalars)
         self.lane = lane
         self.counts = assignments(code)
         self.variables = {name for name, _ in self.counts}
-        self.exits: list[dict[str, str]] = []  # of loops and helpers: the blocks to which their exits lead
+        self.exits: list[dict[str, Block | None]] = []  # of loops and helpers: the blocks to which their exits lead
         self._flat: dict[int, bool] = {}
-        self.reports = False
+        self.outputs = tuple(v for v in code.outputs if v in self.tracked)
+        self.reports = bool(self.outputs) or self.needs_blocks(code.body, of_failures=True)
 
-    def function(self) -> Function:
-        """Writes the function and its module."""
-        code, tracked = self.code, tuple(v for v in self.code.outputs if v in self.tracked)
+    def written(self) -> tuple[ModuleOp, tuple[Site, ...]]:
+        """Makes the module, and the places that may fail."""
+        code = self.code
+        self.vectors = {v: self.argument(v, self.memref(v)) for v in (*code.axes, *self.scratch)}
+        self.marks = {v: self.argument(f"{v}.written", MemRefType(BYTE, self.shape(v))) for v in self.outputs}
+        self.env = {n: self.argument(n, self.types[k]) for n, k in code.scalars.items()}
+        if self.reports:
+            self.report = self.argument("report", MemRefType(INDEX, [2 + len(code.lanes)]))
+        self.range = [self.argument(n, INDEX) for n in ("first", "end")] if self.lane else []
         for (name, kind), count in self.counts.items():
             if count > 1 and kind in self.types:
-                self.cells[name, kind] = f"%{name}.{kind}"
-                self.line(2, f"%{name}.{kind} = memref.alloca() : memref<{self.types[kind]}>")
-        self.reports = bool(tracked) or self.needs_blocks(code.body, of_failures=True)
-        for v in tracked:
-            self.fill(f"%{v}.written", self.mask(v), "i8", self.shape(v), 2)
-        if self.block(code.body, 2):
-            self.end(2)
-        arguments = [f"%{v}: {self.memref(v)}" for v in (*code.axes, *self.scratch)]
-        arguments += [f"%{v}.written: {self.mask(v)}" for v in tracked]
-        arguments += [f"%{n}: {self.types[k]}" for n, k in code.scalars.items()]
-        arguments += [f"%report: {self.report()}"] if self.reports else []
-        arguments += ["%first: index", "%end: index"] if self.lane else []
-        body = "\n".join((*self.lines, *self.late))
-        head = f"func.func @{code.name}({', '.join(arguments)}){' -> i64' if self.reports else ''}"
-        text = f"builtin.module {{\n{self.declarations()}  {head} {{\n{body}\n  }}\n}}\n"
-        return Function(code.name, text, self.scratch, tracked, self.reports, tuple(self.sites), self.lane)
+                cell = self.cells[name, kind] = self.cell(self.types[kind])
+                cell.name_hint = f"{name}.{kind}"
+        for mark in self.marks.values():
+            self.fill(mark)
+        if self.block(code.body):
+            self.end()
+        for block in self.late:
+            self.body.add_block(block)
+        types = list(self.entry.arg_types), [i64] if self.reports else []
+        module = ModuleOp([*self.declarations(), func.FuncOp(code.name, types, self.body)])
+        return module, tuple(self.sites)
 
-    def declarations(self) -> str:
-        """Writes the functions that the codelet calls."""
-        text, type = "", self.types["float"]
-        suffix = "" if type == "f64" else "f"
-        for name, body in FLOORED.items():
-            if self.externals.pop(name + suffix, None):
-                text += body.format(s=suffix, t=type)
-                self.externals[f"fmod{suffix}"] = f"({type}, {type}) -> {type}"
-        return "".join(f"  func.func private @{n}{signature}\n" for n, signature in sorted(self.externals.items())) + text
+    def argument(self, name: str, type: Attribute) -> SSAValue:
+        """Adds an argument."""
+        added = self.entry.insert_arg(type, len(self.entry.args))
+        added.name_hint = name
+        return added
 
-    def end(self, depth: int) -> None:
-        """Writes the function's end: all outputs are written."""
-        for v in (v for v in self.code.outputs if v in self.tracked):
+    def declarations(self) -> list[func.FuncOp]:
+        """Makes the functions that the codelet calls."""
+        suffix = "" if self.float == f64 else "f"
+        used = [name for name in FLOORED if self.externals.pop(name + suffix, None)]
+        if used:
+            self.externals[f"fmod{suffix}"] = [self.float] * 2, self.float
+        declared = [func.FuncOp.external(n, types, [result]) for n, (types, result) in sorted(self.externals.items(), key=lambda e: e[0])]
+        return [*declared, *(floored(name, self.float) for name in used)]
+
+    def cell(self, type: Attribute) -> SSAValue:
+        """Inserts memory of one element."""
+        return self.op(memref.AllocaOp.get(type, shape=[]))
+
+    def end(self) -> None:
+        """Inserts the function's end: all outputs are written."""
+        for v in self.outputs:
             self.check_written(v)
-        self.line(depth, f"func.return {self.emit(depth, 'arith.constant 0 : i64')} : i64" if self.reports else "func.return")
+        self.add(func.ReturnOp(self.integer(0, i64)) if self.reports else func.ReturnOp())
 
     def check_written(self, vector: str) -> None:
         """Counts the elements of an output that are not written."""
-        cell, zero = self.emit(2, "memref.alloca() : memref<index>"), self.integer(0, 2)
-        self.line(2, f"memref.store {zero}, {cell}[] : memref<index>")
-        at, depth = self.nest(self.shape(vector), 2)
-        mark = self.emit(depth, f"memref.load %{vector}.written[{', '.join(at)}] : {self.mask(vector)}")
-        count = self.emit(depth, f"memref.load {cell}[] : memref<index>")
-        wide = self.emit(depth, f"arith.index_cast {self.emit(depth, f'arith.extui {mark} : i8 to i64')} : i64 to index")
-        self.line(depth, f"memref.store {self.emit(depth, f'arith.addi {count}, {wide} : index')}, {cell}[] : memref<index>")
-        self.close(depth, 2)
-        total = 1
-        for n in self.shape(vector):
-            total *= n
-        left = self.emit(2, f"arith.subi {self.integer(total, 2)}, {self.emit(2, f'memref.load {cell}[] : memref<index>')} : index")
-        good = self.emit(2, f"arith.cmpi eq, {left}, {self.integer(0, 2)} : index")
-        self.check(good, Site("left", int(self.code.place.rpartition(":")[2]), vector), left, 2)
+        cell = self.cell(INDEX)
+        self.write(self.integer(0), cell)
 
-    def nest(self, shape: Sequence[int], depth: int) -> tuple[list[str], int]:
-        """Opens loops over all elements; returns their variables and the depth inside."""
-        at: list[str] = []
-        for n in shape:
-            low, high, one = self.integer(0, depth), self.integer(n, depth), self.integer(1, depth)
-            self.count += 1
-            at.append(f"%{self.count}")
-            self.line(depth, f"scf.for {at[-1]} = {low} to {high} step {one} {{")
-            depth += 1
-        return at, depth
+        def count(at: list[SSAValue]) -> None:
+            mark, counted = self.read(self.marks[vector], at), self.read(cell)
+            wide = self.op(arith.IndexCastOp(self.op(arith.ExtUIOp(mark, i64)), INDEX))
+            self.write(self.op(arith.AddiOp(counted, wide)), cell)
 
-    def close(self, depth: int, to: int) -> None:
-        """Closes loops."""
-        for d in range(depth - 1, to - 1, -1):
-            self.line(d, "}")
+        self.each(self.shape(vector), count)
+        left = self.op(arith.SubiOp(self.integer(prod(self.shape(vector))), self.read(cell)))
+        good = self.compare("eq", left, self.integer(0))
+        self.check(good, Site("left", int(self.code.place.rpartition(":")[2]), vector), left)
 
-    def fill(self, memory: str, memref: str, element: str, shape: Sequence[int], depth: int) -> None:
+    def each(self, shape: Sequence[int], inner: Callable[[list[SSAValue]], None], *at: SSAValue) -> None:
+        """Inserts loops over all elements, and what `inner` inserts for one."""
+        if not shape:
+            return inner([*at])
+        turn = Block(arg_types=[INDEX])
+        bounds = self.integer(0), self.integer(shape[0]), self.integer(1)
+        with self.into(turn):
+            self.each(shape[1:], inner, *at, turn.args[0])
+            self.add(scf.YieldOp())
+        return self.add(scf.ForOp(*bounds, [], turn))
+
+    def fill(self, memory: SSAValue) -> None:
         """Fills memory with zeros."""
-        zero = self.emit(depth, f"arith.constant {'0.0' if element.startswith('f') else 0} : {element}")
-        at, inner = self.nest(shape, depth)
-        self.line(inner, f"memref.store {zero}, {memory}[{', '.join(at)}] : {memref}")
-        self.close(inner, depth)
+        type = cast("MemRefType[Attribute]", memory.type)
+        element = type.element_type
+        floats = element == self.float
+        zero = self.number(Number(0.0, "float")) if floats else self.integer(0, cast("IndexType | IntegerType", element))
+        self.each(type.get_shape(), lambda at: self.write(zero, memory, at))
 
     # -- statements
 
@@ -237,64 +221,65 @@ class _Writer(ValueWriter):
         (low, _), (_, high) = (self.ranges.of(v) for v in ((s.start, s.stop) if s.step > 0 else (s.stop, s.start)))
         return (high - low) // abs(s.step) > self.code.steps
 
-    def block(self, body: Sequence[Statement], depth: int) -> bool:
-        """Writes statements. Returns False if their end is not reached."""
-        return all(self.statement(s, depth) for s in body)
+    def block(self, body: Sequence[Statement]) -> bool:
+        """Inserts statements. Returns False if their end is not reached."""
+        return all(map(self.statement, body))
 
-    def statement(self, s: Statement, depth: int) -> bool:
-        """Writes one statement."""
+    def statement(self, s: Statement) -> bool:
+        """Inserts one statement."""
         match s:
+            case Assign(name, Call(kind="nothing") as call):
+                self.inline(call)
             case Assign(name, value):
-                self.assign(name, value.kind, self.value(value, depth), depth)
+                self.assign(name, value.kind, self.value(value))
             case Store():
-                self.store(s, depth)
-            case Scratch(vector, kind):
-                element = "i8" if kind == "bool" else self.types[kind]
-                self.fill(f"%{vector}", self.memref(vector), element, self.scratch[vector], depth)
+                self.store(s)
+            case Scratch(vector):
+                self.fill(self.vectors[vector])
             case For():
-                self.flat_loop(s) if self.is_flat(s) else self.loop(s, depth)
+                self.flat_loop(s) if self.is_flat(s) else self.loop(s)
             case While():
                 return self.while_(s)
             case If():
-                return self.flat_branch(s) if self.is_flat(s) else self.branch(s, depth)
+                return self.flat_branch(s) if self.is_flat(s) else self.branch(s)
             case Exit(kind):
                 return self.leave(kind)
         return True
 
-    def assign(self, name: str, kind: str, value: str, depth: int) -> None:
+    def assign(self, name: str, kind: str, value: SSAValue) -> None:
         """Gives a variable its value."""
         cell = self.cells.get((name, kind))
         if cell is None:
             self.env[name] = value
         else:
-            self.line(depth, f"memref.store {value}, {cell}[] : memref<{self.types[kind]}>")
+            self.write(value, cell)
 
-    def store(self, s: Store, depth: int) -> None:
-        """Writes a store."""
-        value = self.value(s.value, depth)
-        at = ", ".join(self.place(s.vector, s.index, s.line, depth))
-        stored = self.narrowed(value, s.vector, depth)
-        self.line(depth, f"memref.store {stored}, %{s.vector}[{at}] : {self.memref(s.vector)}")
+    def store(self, s: Store) -> None:
+        """Inserts a store."""
+        value = self.value(s.value)
+        at = self.place(s.vector, s.index, s.line)
+        self.write(self.narrowed(value, s.vector), self.vectors[s.vector], at)
         if s.vector in self.tracked:
-            one = self.emit(depth, "arith.constant 1 : i8")
-            self.line(depth, f"memref.store {one}, %{s.vector}.written[{at}] : {self.mask(s.vector)}")
+            self.write(self.integer(1, BYTE), self.marks[s.vector], at)
 
     def leave(self, kind: str) -> bool:
-        """Writes a `break`, `continue` or `return`."""
-        target = next((e[kind] for e in reversed(self.exits) if kind in e), None)
-        if target is None:
-            self.end(2)
-        elif target:
-            self.line(2, f"cf.br {target}")
+        """Inserts a `break`, `continue` or `return`."""
+        for exits in reversed(self.exits):
+            if kind in exits:
+                target = exits[kind]
+                if target is not None:
+                    self.add(cf.BranchOp(target))
+                return False
+        self.end()
         return False
 
-    def bounds(self, s: For, depth: int) -> tuple[str, str, str]:
-        """Writes the bounds of a loop."""
+    def bounds(self, s: For) -> tuple[SSAValue, SSAValue, SSAValue]:
+        """Inserts the bounds of a loop."""
         if self.lane and self.code.loops.get(s.var) == self.lane:
-            return "%first", "%end", self.integer(1, depth)
-        return self.value(s.start, depth), self.value(s.stop, depth), self.integer(s.step, depth)
+            return self.range[0], self.range[1], self.integer(1)
+        return self.value(s.start), self.value(s.stop), self.integer(s.step)
 
-    def within(self, s: For, variable: str) -> None:
+    def within(self, s: For, variable: SSAValue) -> None:
         """Makes a loop's variable known in its body."""
         self.turns[s.var] = variable
         if s.var in self.code.loops:
@@ -305,117 +290,110 @@ class _Writer(ValueWriter):
         del self.turns[s.var]
         self.loop_values.pop(self.code.loops.get(s.var, ""), None)
 
-    def loop(self, s: For, depth: int) -> None:
-        """Writes a loop as `scf.for`. A loop downward counts its turns."""
-        start, stop, step = self.bounds(s, depth)
+    def loop(self, s: For) -> None:
+        """Inserts a loop as `scf.for`. A loop downward counts its turns."""
+        start, stop, step = self.bounds(s)
+        low, high, by = start, stop, step
         if s.step < 0:
-            span = self.emit(depth, f"arith.subi {start}, {stop} : index")
-            more = self.emit(depth, f"arith.addi {span}, {self.integer(-s.step - 1, depth)} : index")
-            some = self.emit(depth, f"arith.maxsi {more}, {self.integer(0, depth)} : index")
-            turns = self.emit(depth, f"arith.divui {some}, {self.integer(-s.step, depth)} : index")
-            low, high, by = self.integer(0, depth), turns, self.integer(1, depth)
-        else:
-            low, high, by = start, stop, step
-        self.count += 1
-        variable = f"%{self.count}"
-        self.line(depth, f"scf.for {variable} = {low} to {high} step {by} {{")
-        if s.step < 0:
-            moved = self.emit(depth + 1, f"arith.muli {variable}, {step} : index")
-            variable = self.emit(depth + 1, f"arith.addi {start}, {moved} : index")
-        self.within(s, variable)
-        self.block(s.body, depth + 1)
-        self.after(s)
-        self.line(depth, "}")
+            span = self.op(arith.SubiOp(start, stop))
+            more = self.op(arith.AddiOp(span, self.integer(-s.step - 1)))
+            some = self.op(arith.MaxSIOp(more, self.integer(0)))
+            high = self.op(arith.DivUIOp(some, self.integer(-s.step)))
+            low, by = self.integer(0), self.integer(1)
+        turn = Block(arg_types=[INDEX])
+        with self.into(turn):
+            variable: SSAValue = turn.args[0]
+            if s.step < 0:
+                variable = self.op(arith.AddiOp(start, self.op(arith.MuliOp(variable, step))))
+            self.within(s, variable)
+            self.block(s.body)
+            self.after(s)
+            self.add(scf.YieldOp())
+        self.add(scf.ForOp(low, high, by, [], turn))
 
     def flat_loop(self, s: For) -> None:
-        """Writes a loop as blocks."""
-        start, stop, step = self.bounds(s, 2)
+        """Inserts a loop as blocks."""
+        start, stop, step = self.bounds(s)
         if self.is_limited(s):
-            span = self.emit(2, f"arith.subi {stop}, {start} : index" if s.step > 0 else f"arith.subi {start}, {stop} : index")
-            good = self.emit(2, f"arith.cmpi sle, {span}, {self.integer(self.code.steps * abs(s.step), 2)} : index")
-            self.check(good, Site("turns", s.line), span, 2)
-        head, body, following, exit = (self.label() for _ in range(4))
-        self.line(2, f"cf.br {head}({start} : index)")
-        self.count += 1
-        variable = f"%{self.count}"
-        self.begin(head, f"({variable} : index)")
-        more = self.emit(2, f"arith.cmpi {'slt' if s.step > 0 else 'sgt'}, {variable}, {stop} : index")
-        self.line(2, f"cf.cond_br {more}, {body}, {exit}")
+            span = self.op(arith.SubiOp(*((stop, start) if s.step > 0 else (start, stop))))
+            good = self.compare("sle", span, self.integer(self.code.steps * abs(s.step)))
+            self.check(good, Site("turns", s.line), span)
+        head, body, following, exit = Block(arg_types=[INDEX]), Block(), Block(), Block()
+        self.add(cf.BranchOp(head, start))
+        self.begin(head)
+        variable = head.args[0]
+        more = self.compare("slt" if s.step > 0 else "sgt", variable, stop)
+        self.add(cf.ConditionalBranchOp(more, body, [], exit, []))
         self.begin(body)
         self.within(s, variable)
         self.turn(s.body, following, exit)
         self.after(s)
         self.begin(following)
-        self.line(2, f"cf.br {head}({self.emit(2, f'arith.addi {variable}, {step} : index')} : index)")
+        self.add(cf.BranchOp(head, self.op(arith.AddiOp(variable, step))))
         self.begin(exit)
 
-    def turn(self, body: Sequence[Statement], following: str, exit: str) -> None:
-        """Writes one turn of a loop of blocks."""
+    def turn(self, body: Sequence[Statement], following: Block, exit: Block) -> None:
+        """Inserts one turn of a loop of blocks."""
         self.exits.append({"break": exit, "continue": following})
-        if self.block(body, 2):
-            self.line(2, f"cf.br {following}")
+        if self.block(body):
+            self.add(cf.BranchOp(following))
         self.exits.pop()
 
     def while_(self, s: While) -> bool:
-        """Writes a `while`, which counts its turns."""
-        head, body, following, exit, going = (self.label() for _ in range(5))
-        self.line(2, f"cf.br {head}({self.integer(0, 2)} : index)")
-        self.count += 1
-        turn = f"%{self.count}"
-        self.begin(head, f"({turn} : index)")
+        """Inserts a `while`, which counts its turns."""
+        head, body, following, exit, going = Block(arg_types=[INDEX]), Block(), Block(), Block(), Block()
+        self.add(cf.BranchOp(head, self.integer(0)))
+        self.begin(head)
+        turn = head.args[0]
         if s.condition == Number(True, "bool"):
-            self.line(2, f"cf.br {going}")
+            self.add(cf.BranchOp(going))
         else:
-            self.line(2, f"cf.cond_br {self.value(s.condition, 2)}, {going}, {exit}")
+            self.add(cf.ConditionalBranchOp(self.value(s.condition), going, [], exit, []))
         self.begin(going)
-        good = self.emit(2, f"arith.cmpi slt, {turn}, {self.integer(self.code.steps, 2)} : index")
-        self.check(good, Site("turns", s.line), turn, 2)
-        self.line(2, f"cf.br {body}")
+        self.check(self.compare("slt", turn, self.integer(self.code.steps)), Site("turns", s.line), turn)
+        self.add(cf.BranchOp(body))
         self.begin(body)
-        mark = len(self.lines)
         self.turn(s.body, following, exit)
-        reached = s.condition != Number(True, "bool") or any(f"cf.br {exit}" in line for line in self.lines[mark:])
         self.begin(following)
-        self.line(2, f"cf.br {head}({self.emit(2, f'arith.addi {turn}, {self.integer(1, 2)} : index')} : index)")
+        self.add(cf.BranchOp(head, self.op(arith.AddiOp(turn, self.integer(1)))))
+        reached = exit.first_use is not None
         if reached:
             self.begin(exit)
         return reached
 
-    def branch(self, s: If, depth: int) -> bool:
-        """Writes a branch as `scf.if`."""
-        self.line(depth, f"scf.if {self.value(s.condition, depth)} {{")
-        self.block(s.then, depth + 1)
-        if s.otherwise:
-            self.line(depth, "} else {")
-            self.block(s.otherwise, depth + 1)
-        self.line(depth, "}")
+    def branch(self, s: If) -> bool:
+        """Inserts a branch as `scf.if`."""
+        condition = self.value(s.condition)
+        then, otherwise = Block(), Block()
+        for block, body in ((then, s.then), (otherwise, s.otherwise)):
+            with self.into(block):
+                self.block(body)
+                self.add(scf.YieldOp())
+        self.add(scf.IfOp(condition, [], [then], [otherwise] if s.otherwise else None))
         return True
 
     def flat_branch(self, s: If) -> bool:
-        """Writes a branch as blocks."""
-        then, otherwise, end = (self.label() for _ in range(3))
-        self.line(2, f"cf.cond_br {self.value(s.condition, 2)}, {then}, {otherwise if s.otherwise else end}")
-        reached = not s.otherwise
-        for label, body in ((then, s.then), (otherwise, s.otherwise)):
-            if label == then or s.otherwise:
-                self.begin(label)
-                if self.block(body, 2):
-                    reached = True
-                    self.line(2, f"cf.br {end}")
+        """Inserts a branch as blocks."""
+        then, otherwise, end = Block(), Block(), Block()
+        self.add(cf.ConditionalBranchOp(self.value(s.condition), then, [], otherwise if s.otherwise else end, []))
+        for block, body in ((then, s.then), (otherwise, s.otherwise)):
+            if body:
+                self.begin(block)
+                if self.block(body):
+                    self.add(cf.BranchOp(end))
+        reached = end.first_use is not None
         if reached:
             self.begin(end)
         return reached
 
-    def inline(self, call: Call, depth: int) -> None:
-        """Writes the statements of a helper. Its returns lead to a block after it; a last one leads nowhere."""
-        if not self.part_fails(call):
-            self.exits.append({"return": ""})
-            self.block(call.body, depth)
-            self.exits.pop()
-            return
-        end = self.label()
+    def inline(self, call: Call) -> None:
+        """Inserts the statements of a helper. Its returns lead to a block after it; a last one leads nowhere."""
+        flat = self.part_fails(call)
+        end = Block() if flat else None
         self.exits.append({"return": end})
-        if self.block(call.body, 2):
-            self.line(2, f"cf.br {end}")
+        reached = self.block(call.body)
         self.exits.pop()
-        self.begin(end)
+        if end is not None:
+            if reached:
+                self.add(cf.BranchOp(end))
+            self.begin(end)

@@ -1,13 +1,15 @@
-"""Values of codelets as ops of `arith`, `math` and `memref`, with the checks that nothing proves away."""
+"""Values of codelets as ops of `arith`, `math`, `memref`, `scf` and `cf`, with the checks that nothing proves away."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import Attribute
+from xdsl.dialects import arith, cf, func, scf
+from xdsl.dialects.builtin import MemRefType, f32, i1, i64
+from xdsl.ir import Attribute, Block, SSAValue
 
 from populus.dialects.poplar.tile_functions import ROUNDED
-from populus.dialects.poplar.tile_mlir_lines import FLOAT, INT, LineWriter, Site, signless
+from populus.dialects.poplar.tile_mlir_ops import BYTE, FLOAT, HALF, INDEX, INT, OpWriter, signless
 from populus.dialects.poplar.tile_program import (
     Apply,
     Assign,
@@ -15,6 +17,7 @@ from populus.dialects.poplar.tile_program import (
     Load,
     Name,
     Number,
+    Site,
     Size,
     Statement,
     TileCode,
@@ -36,8 +39,8 @@ _PREDICATES = {
 _CHEAP = frozenset((*FLOAT, *INT, *_PREDICATES, "abs", "and", "float", "not", "or", "select")) - {"div"}
 
 
-class ValueWriter(LineWriter):
-    """Writes values. `fails` tells which of them need a check, which takes blocks of `cf` at the function's top."""
+class ValueWriter(OpWriter):
+    """Inserts values. `fails` tells which of them need a check, which takes blocks of `cf` at the function's top."""
 
     # -- what may fail
 
@@ -77,155 +80,141 @@ class ValueWriter(LineWriter):
         """Tells whether the last statement of a helper is more than its return."""
         raise NotImplementedError
 
-    def inline(self, call: Call, depth: int) -> None:
-        """Writes the statements of a helper."""
+    def inline(self, call: Call) -> None:
+        """Inserts the statements of a helper."""
         raise NotImplementedError
 
     # -- values
 
-    def value(self, value: Value, depth: int) -> str:
-        """Writes a value; returns its name."""
+    def value(self, value: Value) -> SSAValue:
+        """Inserts a value; returns it."""
         match value:
             case Number():
-                return self.number(value, depth)
+                return self.number(value)
             case Name(name) if name in self.turns:
                 return self.turns[name]
             case Name(name, kind):
                 cell = self.cells.get((name, kind))
-                return self.env[name] if cell is None else self.emit(depth, f"memref.load {cell}[] : memref<{self.types[kind]}>")
+                return self.env[name] if cell is None else self.read(cell)
             case Size(vector, dim):
-                return self.integer(self.shape(vector)[dim], depth)
+                return self.integer(self.shape(vector)[dim])
             case Load():
-                return self.load(value, depth)
+                return self.load(value)
             case Call():
-                self.inline(value, depth)
-                return self.value(value.result, depth) if value.kind != "nothing" else ""
+                self.inline(value)
+                return self.value(value.result)
             case Apply("and" | "or" | "select"):
-                return self.lazy(value, depth)
+                return self.lazy(value)
             case Apply():
-                return self.apply(value, [self.value(a, depth) for a in value.args], depth)
+                return self.apply(value, [self.value(a) for a in value.args])
 
-    def load(self, load: Load, depth: int) -> str:
-        """Writes a load, after the checks of its index."""
-        at = self.place(load.vector, load.index, load.line, depth)
+    def load(self, load: Load) -> SSAValue:
+        """Inserts a load, after the checks of its index."""
+        at = self.place(load.vector, load.index, load.line)
         if load.vector in self.tracked:
-            mask = self.mask(load.vector)
-            mark = self.emit(depth, f"memref.load %{load.vector}.written[{', '.join(at)}] : {mask}")
-            good = self.emit(depth, f"arith.cmpi ne, {mark}, {self.emit(depth, 'arith.constant 0 : i8')} : i8")
-            self.check(good, Site("unwritten", load.line, load.vector), at[0], depth)
-        loaded = self.emit(depth, f"memref.load %{load.vector}[{', '.join(at)}] : {self.memref(load.vector)}")
-        return self.widened(loaded, load.vector, depth)
+            good = self.compare("ne", self.read(self.marks[load.vector], at), self.integer(0, BYTE))
+            self.check(good, Site("unwritten", load.line, load.vector), at[0])
+        return self.widened(self.read(self.vectors[load.vector], at), load.vector)
 
-    def mask(self, vector: str) -> str:
-        """Writes the type of the marks of written elements."""
-        return f"memref<{''.join(f'{n}x' for n in self.shape(vector))}i8>"
-
-    def memref(self, vector: str) -> str:
-        """Writes the type of a vector."""
+    def memref(self, vector: str) -> MemRefType[Attribute]:
+        """Makes the type of a vector."""
         if vector not in self.scratch:
             return self.fields[vector].type()
-        element = "i8" if self.kinds[vector] == "bool" else self.types[self.kinds[vector]]
-        return f"memref<{''.join(f'{n}x' for n in self.scratch[vector])}{element}>"
+        return MemRefType(BYTE if self.kinds[vector] == "bool" else self.types[self.kinds[vector]], self.scratch[vector])
 
-    def place(self, vector: str, index: Sequence[Value], line: int, depth: int) -> list[str]:
-        """Writes the values of an index, and the checks that they are inside."""
-        at: list[str] = []
+    def place(self, vector: str, index: Sequence[Value], line: int) -> list[SSAValue]:
+        """Inserts the values of an index, and the checks that they are inside."""
+        at: list[SSAValue] = []
         for d, (i, n) in enumerate(zip(index, self.shape(vector))):
-            at.append(self.value(i, depth))
+            at.append(self.value(i))
             if not self.inside(i, 0, n - 1):
-                good = self.emit(depth, f"arith.cmpi ult, {at[-1]}, {self.integer(n, depth)} : index")
-                self.check(good, Site("index", line, vector, d), at[-1], depth)
+                self.check(self.compare("ult", at[-1], self.integer(n)), Site("index", line, vector, d), at[-1])
         return at
 
-    def lazy(self, value: Apply, depth: int) -> str:
-        """Writes `and`, `or` and `select`, whose operands are computed only where they are needed."""
+    def lazy(self, value: Apply) -> SSAValue:
+        """Inserts `and`, `or` and `select`, whose operands are computed only where they are needed."""
         if value.function == "select":
             a, b, condition = value.args
         elif value.function == "and":
             condition, a, b = value.args[0], value.args[1], Number(False, "bool")
         else:
             condition, a, b = value.args[0], Number(True, "bool"), value.args[1]
-        type, c = self.types[value.kind], self.value(condition, depth)
+        type, c = self.types[value.kind], self.value(condition)
         if all(_cheap(v) for v in (a, b)):
             if value.function == "select":
-                return self.emit(depth, f"arith.select {c}, {self.value(a, depth)}, {self.value(b, depth)} : {type}")
-            return self.emit(depth, f"arith.{value.function}i {c}, {self.value(value.args[1], depth)} : i1")
+                return self.op(arith.SelectOp(c, self.value(a), self.value(b)))
+            return self.op((arith.AndIOp if value.function == "and" else arith.OrIOp)(c, self.value(value.args[1])))
+        one, two = Block(), Block()
         if any(map(self.fails, (a, b))):
-            one, two, end = self.label(), self.label(), self.label()
-            self.line(depth, f"cf.cond_br {c}, {one}, {two}")
-            for label, v in ((one, a), (two, b)):
-                self.begin(label)
-                self.line(depth, f"cf.br {end}({self.value(v, depth)} : {type})")
-            self.count += 1
-            result = f"%{self.count}"
-            self.begin(end, f"({result} : {type})")
-            return result
-        result = self.emit(depth, f"scf.if {c} -> ({type}) {{")
-        for v, close in ((a, "} else {"), (b, "}")):
-            self.line(depth + 1, f"scf.yield {self.value(v, depth + 1)} : {type}")
-            self.line(depth, close)
-        return result
+            end = Block(arg_types=[type])
+            self.add(cf.ConditionalBranchOp(c, one, [], two, []))
+            for block, v in ((one, a), (two, b)):
+                self.begin(block)
+                self.add(cf.BranchOp(end, self.value(v)))
+            self.begin(end)
+            return end.args[0]
+        for block, v in ((one, a), (two, b)):
+            with self.into(block):
+                self.add(scf.YieldOp(self.value(v)))
+        return self.op(scf.IfOp(c, [type], [one], [two]))
 
-    def apply(self, value: Apply, args: list[str], depth: int) -> str:
-        """Writes a function of values."""
+    def apply(self, value: Apply, args: list[SSAValue]) -> SSAValue:
+        """Inserts a function of values."""
         kind, name = value.args[0].kind, value.function
-        type = self.types[kind]
         match name:
             case "not":
-                return self.emit(depth, f"arith.xori {args[0]}, {self.emit(depth, 'arith.constant true')} : i1")
+                return self.op(arith.XOrIOp(args[0], self.integer(1, i1)))
             case "eq" | "ge" | "gt" | "le" | "lt" | "ne":
-                of = _PREDICATES[name][kind != "float"]
-                return self.emit(depth, f"arith.cmp{'f' if kind == 'float' else 'i'} {of}, {args[0]}, {args[1]} : {type}")
+                of_floats, of_integers = _PREDICATES[name]
+                return (
+                    self.op(arith.CmpfOp(args[0], args[1], of_floats)) if kind == "float" else self.compare(of_integers, args[0], args[1])
+                )
             case "float":
-                whole = self.emit(depth, f"arith.index_cast {args[0]} : index to i64")
-                return self.emit(depth, f"arith.sitofp {whole} : i64 to {self.types['float']}")
+                return self.op(arith.SIToFPOp(self.op(arith.IndexCastOp(args[0], i64)), self.float))
             case "bitand" | "bitor" | "bitxor" if kind == "bool":
-                return self.emit(depth, f"arith.{INT[name]} {args[0]}, {args[1]} : i1")
+                return self.op(INT[name](*args))
             case _ if kind == "int":
-                return self.of_integers(value, args, depth)
+                return self.of_integers(value, args)
             case _:
-                return self.of_floats(value, args, depth)
+                return self.of_floats(value, args)
 
     # -- elements
 
-    def half(self, verb: str, element: Attribute) -> str:
-        """Declares a function between a 16-bit float's bits and f32."""
-        name = f"{verb}_{dtype_of(element).name}"
-        self.externals[name] = "(i16) -> f32" if verb == "widen" else "(f32) -> i16"
-        return name
+    def half(self, verb: str, element: Attribute, value: SSAValue) -> SSAValue:
+        """Inserts a conversion between a 16-bit float's bits and f32."""
+        name, type = f"{verb}_{dtype_of(element).name}", f32 if verb == "widen" else HALF
+        self.externals[name] = [value.type], type
+        return self.op(func.CallOp(name, [value], [type]))
 
-    def widened(self, value: str, vector: str, depth: int) -> str:
+    def widened(self, value: SSAValue, vector: str) -> SSAValue:
         """Converts an element to the type of the computation."""
         kind = self.kinds[vector]
         if kind == "bool":
-            return self.emit(depth, f"arith.cmpi ne, {value}, {self.emit(depth, 'arith.constant 0 : i8')} : i8")
+            return self.compare("ne", value, self.integer(0, BYTE))
         if vector in self.scratch:
             return value
         element = self.fields[vector].element
         if self.fields[vector].halves:
-            return self.emit(depth, f"func.call @{self.half('widen', element)}({value}) : (i16) -> f32")
+            return self.half("widen", element, value)
         if kind == "float":
-            same = signless(element) == self.types["float"]
-            return value if same else self.emit(depth, f"arith.extf {value} : {element} to {self.types['float']}")
+            return value if element == self.float else self.op(arith.ExtFOp(value, self.float))
         if is_unsigned(element) and size_in_bytes(element) < 8:
-            wide = self.emit(depth, f"arith.extui {value} : {signless(element)} to i64")
-            return self.emit(depth, f"arith.index_cast {wide} : i64 to index")
-        return self.emit(depth, f"arith.index_cast {value} : {signless(element)} to index")
+            value = self.op(arith.ExtUIOp(value, i64))
+        return self.op(arith.IndexCastOp(value, INDEX))
 
-    def narrowed(self, value: str, vector: str, depth: int) -> str:
+    def narrowed(self, value: SSAValue, vector: str) -> SSAValue:
         """Converts a computed value to an element."""
         kind = self.kinds[vector]
         if kind == "bool":
-            return self.emit(depth, f"arith.extui {value} : i1 to i8")
+            return self.op(arith.ExtUIOp(value, BYTE))
         if vector in self.scratch:
             return value
         element = self.fields[vector].element
         if self.fields[vector].halves:
-            return self.emit(depth, f"func.call @{self.half('narrow', element)}({value}) : (f32) -> i16")
+            return self.half("narrow", element, value)
         if kind == "float":
-            same = signless(element) == self.types["float"]
-            return value if same else self.emit(depth, f"arith.truncf {value} : {self.types['float']} to {element}")
-        return self.emit(depth, f"arith.index_cast {value} : index to {signless(element)}")
+            return value if element == self.float else self.op(arith.TruncFOp(value, element))
+        return self.op(arith.IndexCastOp(value, signless(element)))
 
 
 def _cheap(value: Value) -> bool:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 STEPS = 10_000_000  # turns of one loop, after which it counts as endless
+MOST = 9.223372036854775807e18  # 2^63: from there on, a float is no integer of 64 bits
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,16 @@ class Exit:
     kind: str
 
 
+@dataclass(frozen=True)
+class Site:
+    """A place that may fail: why (`index`, `zero`, `shift`, `int`, `turns`, `unwritten`, `left`), its line, a vector and a dimension."""
+
+    why: str
+    line: int
+    vector: str = ""
+    dim: int = 0
+
+
 Statement: TypeAlias = "Assign | Store | Scratch | For | While | If | Exit"
 
 
@@ -188,10 +199,15 @@ class TileCode:
         return self.place.rpartition(":")[0]
 
     @cached_property
-    def symbol(self) -> str:
-        """The name in IR: that of the function, and a digest of what it computes. Equal names of two files do not meet."""
+    def digest(self) -> str:
+        """A hash of what it computes."""
         made_of = (self.axes, self.kinds, self.scalars, self.outputs, self.body, self.lanes, self.steps)
-        return f"{self.name}.{hashlib.sha256(repr(made_of).encode()).hexdigest()[:8]}"
+        return hashlib.sha256(repr(made_of).encode()).hexdigest()
+
+    @property
+    def symbol(self) -> str:
+        """The name in IR: that of the function, and of the digest. Equal names of two files do not meet."""
+        return f"{self.name}.{self.digest[:8]}"
 
     def scratch(self) -> list[Scratch]:
         """Lists the scratch vectors, each once."""

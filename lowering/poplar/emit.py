@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
-from xdsl.parser import Parser
 from xdsl.passes import ModulePass
 
 from populus.dialects.expr import ExprAttr
 from populus.dialects.poplar import FamilyOp, TensorType
 from populus.dialects.poplar.tile_mlir import Operand, function_of
 from populus.dialects.support.element_types import dtype_of
-from populus.dialects.table import context
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,9 @@ class PoplarEmitPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         made: dict[str, FuncOp] = {}
         for family in [f for f in op.walk() if isinstance(f, FamilyOp)]:
-            for key, text_or_module in _code(family):
+            for key, module in _code(family):
                 if key not in made:
-                    module = Parser(context(), text_or_module).parse_module() if isinstance(text_or_module, str) else text_or_module
-                    *called, function = (f for f in module.body.block.ops if isinstance(f, FuncOp))
+                    *called, function = (f for f in module().body.block.ops if isinstance(f, FuncOp))
                     _declare(op, called)
                     function.detach()
                     function.properties["sym_name"] = StringAttr(f"{_name(family)}_{len(made)}")
@@ -59,8 +57,8 @@ def _declare(module: ModuleOp, functions: Sequence[FuncOp]) -> None:
             module.body.block.add_op(f)
 
 
-def _code(family: FamilyOp) -> Iterator[tuple[str, str | ModuleOp]]:
-    """Yields a key that identifies the family's code, and the code; nothing for a library codelet."""
+def _code(family: FamilyOp) -> Iterator[tuple[str, Callable[[], ModuleOp]]]:
+    """Yields a key that identifies the family's code, and what makes the code; nothing for a library codelet."""
     from populus.runtime.engine.native.kernels.map_codelet import module_of
     from populus.runtime.engine.native.kernels.map_pattern import Pattern
     from populus.runtime.tape import tape_of
@@ -72,12 +70,12 @@ def _code(family: FamilyOp) -> Iterator[tuple[str, str | ModuleOp]]:
         elements = {f.name: _element(v.type) for f, v in family.connections()}
         operands = {v: Operand(tuple(sizes[a] for a in axes), elements[v]) for v, axes in code.axes.items()}
         scalars = {n: v for n, v in params_of(family.params).items() if isinstance(v, int | float)}
-        text = function_of(code, operands, scalars).text
-        yield text, text
+        function = function_of(code, operands, scalars)
+        yield function.key, function.module
     elif isinstance(formula := family.params.data.get("expr"), ExprAttr):
         operands = tuple(dtype_of(_element(v.type)) for f, v in family.connections() if f.name != "y")
         pattern = Pattern(tape_of(formula.data, operands), 1, ("one",) * (len(operands) + 1), ())
-        yield pattern.key, module_of(pattern, "map")
+        yield pattern.key, partial(module_of, pattern, "map")
 
 
 def _name(family: FamilyOp) -> str:

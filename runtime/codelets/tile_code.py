@@ -13,13 +13,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from populus.dialects.poplar.tile_mlir_lines import Site
 from populus.dialects.poplar.tile_program import (
     Assign,
     Exit,
     For,
     If,
     Scratch,
+    Site,
     Statement,
     Store,
     TileCode,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from populus.dialects.poplar.tile_mlir_lines import Site
-from populus.dialects.poplar.tile_program import TileCode
+from populus.dialects.poplar.tile_program import Site, TileCode
 from populus.dialects.support.diagnostics import PopulusError
 
 MESSAGES = {

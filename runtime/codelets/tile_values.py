@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from populus.dialects import expr
-from populus.dialects.poplar.tile_mlir_lines import MOST, Site
-from populus.dialects.poplar.tile_program import Apply, Call, Load, Name, Number, Size, Statement, TileCode, Value, parts
+from populus.dialects.poplar.tile_program import MOST, Apply, Call, Load, Name, Number, Site, Size, Statement, TileCode, Value, parts
 from populus.runtime.codelets.task import Array
 from populus.runtime.expr import evaluate
 

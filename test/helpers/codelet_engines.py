@@ -88,7 +88,7 @@ def by_emitted_llvm(code, inputs, outputs, scalars):
     arrays = {v: {**inputs, **made}[v] for v in code.axes}
     arrays = {v: np.ascontiguousarray(a) if v in inputs else a for v, a in arrays.items()}
     function = function_of(code, {v: Operand(a.shape, element_of(a.dtype)) for v, a in arrays.items()}, scalars)
-    module = Parser(context(), function.text).parse_module()
+    module = Parser(context(), str(function.module())).parse_module()
     module.verify()
     lower(Context(), module)
     text = str(convert_module(module, fallback_target_triple=_target().triple))

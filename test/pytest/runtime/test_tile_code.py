@@ -269,8 +269,9 @@ def test_the_text_computes_the_same(code, scalars):
     ids=lambda v: getattr(v, "name", str(v)),
 )
 def test_the_text_is_verified(code, types):
-    text = function_of(code, {v: Operand((4,) * len(a), types) for v, a in code.axes.items()}).text
-    Parser(context(), text).parse_module().verify()
+    module = function_of(code, {v: Operand((4,) * len(a), types) for v, a in code.axes.items()}).module()
+    module.verify()
+    Parser(context(), str(module)).parse_module().verify()
 
 
 HEADER = "import math\nfrom math import *\nfrom populus.dialects.poplar.tile_code import *\n\n\n"

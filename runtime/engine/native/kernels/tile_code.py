@@ -5,7 +5,6 @@ A unit is a block of the outermost lane; each has scratch vectors and a report o
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from math import prod
 from typing import Any, NoReturn
@@ -14,7 +13,7 @@ import numpy as np
 
 from populus.dialects.poplar.tile_functions import FLOATS
 from populus.dialects.poplar.tile_mlir import Function, Operand, function_of
-from populus.dialects.poplar.tile_program import For, Statement, TileCode, blocks
+from populus.dialects.poplar.tile_program import Apply, For, Statement, TileCode, blocks, own_values, statements
 from populus.dialects.support.element_types import element_of
 from populus.runtime.codelets.task import Array, Task
 from populus.runtime.codelets.tile_failures import CodeletError
@@ -45,7 +44,7 @@ def tile_code(code: TileCode, library: Library, task: Task) -> list[Launch] | No
     operands = {v: _operand(a) for v, a in arrays.items()}
     lane = _outermost(code, code.body)
     function = function_of(code, operands, scalars, lane)
-    if not c_functions((c for f in FLOATS.values() for c in _called(function.text, f.c, f.op, wide)), library.host):
+    if not c_functions(_called(code, wide), library.host):
         return None
     scratch = {v: _item(code, v, wide).itemsize * prod(shape) for v, shape in function.scratch.items()}
     shared = bool(lane) and not function.tracked and sum(scratch.values()) * BLOCKS <= SCRATCH_BYTES
@@ -57,8 +56,7 @@ def tile_code(code: TileCode, library: Library, task: Task) -> list[Launch] | No
     args += [_bits(scalars[n], kind, wide) for n, kind in code.scalars.items()]
     args += [report, sizes[lane] if lane else 0, units]
     steps = tuple(-(-bytes // 64) * 64 for bytes in scratch.values())
-    digest = hashlib.sha256(function.text.encode()).hexdigest()
-    kernel = Kernel(f"codelet {code.name} {digest} {steps}", partial(_text, function, code, steps, wide), partial(_touches, code))
+    kernel = Kernel(f"codelet {code.name} {function.key} {steps}", partial(_text, function, code, steps, wide), partial(_touches, code))
     work = int(
         np.min([tile_code_cycles(code, sizes, {n: int(v) for n, v in scalars.items() if code.scalars[n] == "int"}, 1) // 2, 1 << 40])
     )
@@ -103,11 +101,13 @@ def _item(code: TileCode, vector: str, wide: bool) -> np.dtype[Any]:
     return np.dtype({"float": np.float64 if wide else np.float32, "int": np.int64, "bool": np.bool_}[kind])
 
 
-def _called(text: str, c: str, op: str, wide: bool) -> list[str]:
-    """Lists a function of C's library, if the codelet calls it."""
-    name = c if wide else f"{c}f"
-    inline = not wide and c in ("erf", "exp", "log", "tanh")
-    return [name] if c != "sqrt" and not inline and (f"@{name}(" in text or (op and f"math.{op} " in text)) else []
+def _called(code: TileCode, wide: bool) -> list[str]:
+    """Lists the functions of C's library that the codelet calls."""
+    values = (v for s in statements(code.body) for v in own_values(s))
+    used = {v.function for v in values if isinstance(v, Apply) and v.args[0].kind == "float"}
+    used |= {"fmod"} if used & {"mod", "floordiv"} else set()
+    inline = {"sqrt"} if wide else {"sqrt", "erf", "exp", "log", "tanh"}
+    return [f.c if wide else f"{f.c}f" for name, f in FLOATS.items() if name in used - inline]
 
 
 def _bits(value: float, kind: str, wide: bool) -> int:
@@ -121,13 +121,11 @@ def _text(function: Function, code: TileCode, scratch: tuple[int, ...], wide: bo
     """Compiles the codelet's function to LLVM text, and adds the kernel that calls it for units."""
     from xdsl.backend.llvm.convert import convert_module
     from xdsl.context import Context
-    from xdsl.parser import Parser
 
-    from populus.dialects.table import context
     from populus.runtime.engine.native.codegen.to_llvm import lower
     from populus.runtime.engine.native.kernels.formula_calls import expand
 
-    module = Parser(context(), function.text).parse_module()
+    module = function.module()
     expand(module)
     lower(Context(), module)
     text = str(convert_module(module, fallback_target_triple=machine.triple))

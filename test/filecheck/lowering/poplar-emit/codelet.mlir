@@ -32,7 +32,7 @@ poplar.graph @main target <host, tiles = 2> {
 // CHECK:      func.func @pick_1({{.*}}: memref<5xf32>, {{.*}}: memref<2xi32>, {{.*}}: memref<2xf32>, %report: memref<3xindex>) -> i64
 // CHECK:      [[FIVE:%[0-9]+]] = arith.constant 5 : index
 // CHECK-NEXT: [[GOOD:%[0-9]+]] = arith.cmpi ult, [[AT:%[0-9]+]], [[FIVE]] : index
-// CHECK-NEXT: cf.cond_br [[GOOD]], [[NEXT:\^b[0-9]+]], [[BAD:\^b[0-9]+]]
+// CHECK-NEXT: cf.cond_br [[GOOD]], [[NEXT:\^bb[0-9]+]], [[BAD:\^bb[0-9]+]]
 // CHECK-NEXT: [[NEXT]]:
 // CHECK-NEXT: memref.load {{.*}}[[[AT]]] : memref<5xf32>
 // CHECK:      [[BAD]]:
