@@ -377,7 +377,7 @@ class _Writer(ValueWriter):
         then, otherwise, end = Block(), Block(), Block()
         self.add(cf.ConditionalBranchOp(self.value(s.condition), then, [], otherwise if s.otherwise else end, []))
         for block, body in ((then, s.then), (otherwise, s.otherwise)):
-            if body:
+            if block is then or body:
                 self.begin(block)
                 if self.block(body):
                     self.add(cf.BranchOp(end))

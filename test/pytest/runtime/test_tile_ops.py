@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import bf16, f16, f32, f64, i32
 
-from helpers.codelet_engines import by_engine
+from helpers.codelet_engines import by_emitted_llvm, by_engine
 from populus.dialects.poplar import tile_mlir
 from populus.dialects.poplar.tile_code import IntVector, Vector, codelet, floats
 from populus.dialects.poplar.tile_mlir import Operand, function_of
@@ -33,6 +34,22 @@ def shifted(x: Vector, y: Vector, n: int) -> None:
 def counted(x: IntVector, y: Vector) -> None:
     for i in range(len(y)):
         y[i] = float(x[i])
+
+
+@codelet(axes={"x": "n", "at": "i", "y": "i"})
+def unless_negative(x: Vector, at: IntVector, y: Vector) -> None:
+    for i in range(len(y)):
+        y[i] = 1.0
+        if at[i] < 0:
+            pass
+        else:
+            y[i] = x[at[i]]
+
+
+def test_a_branch_without_statements_has_a_block():
+    inputs = {"x": np.float32([5, 6]), "at": np.int32([-1, 1, 0])}
+    for way in (by_emitted_llvm, partial(by_engine, engine="native")):
+        assert way(unless_negative, inputs, {"y": ((3,), np.float32)}, {})["y"].tolist() == [1, 6, 5]
 
 
 def test_functions_with_one_key_have_one_text():
