@@ -21,6 +21,7 @@ from populus.dialects.support.disk_cache import DiskCache, default_place
 from populus.dialects.support.errors import ProgramError
 from populus.dialects.support.guard import Guard
 from populus.dialects.support.package_hash import FOLDERS
+from populus.runtime.built.code import processor
 
 if TYPE_CHECKING:
     from pathlib import Path  # a hit imports neither it nor `tempfile`: with what these import they are a third of its time
@@ -67,7 +68,7 @@ class Place:
         if folder is None or text is None or not _is_model(path) or options.get("load") or "." in pipeline or os.sep in pipeline:
             return None  # a pipeline's file may change
         environment = sorted((n, v) for n, v in os.environ.items() if n.startswith("POPULUS_") and n not in _HARMLESS)
-        digest = hashlib.sha256(repr((path, text, environment, _package(), _cpu())).encode())
+        digest = hashlib.sha256(repr((path, text, environment, _package(), processor())).encode())
         return Place(DiskCache(folder, MAGIC, LIMIT), digest.hexdigest()[:40], path, dict(options), cache is not None)
 
     def find(self, full: Callable[[], Program]) -> ReadyProgram | None:
@@ -257,13 +258,3 @@ def _package() -> list[tuple[str, int, int]]:
             found.append((spec.origin, at.st_size, at.st_mtime_ns))
             found.append((above, 0, os.stat(above).st_mtime_ns))  # the folder of all packages: its time changes when one is installed
     return sorted(found)
-
-
-def _cpu() -> str:
-    """Describes the CPU: its name and features."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            lines = file.read().split("\n\n", 1)[0].splitlines()
-    except OSError:
-        return ""
-    return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features", "CPU ")))

@@ -165,7 +165,7 @@ def test_other_options_have_other_programs(path, monkeypatch):
     monkeypatch.setenv("POPULUS_NATIVE_CPU", "x86-64-v2")
     assert found(path) is None
     monkeypatch.delenv("POPULUS_NATIVE_CPU")
-    monkeypatch.setattr(ready, "_cpu", lambda: "another CPU")
+    monkeypatch.setattr(ready, "processor", lambda: "another CPU")
     assert found(path) is None
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
+import platform
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
+from hashlib import sha256
+from importlib.util import find_spec
 from typing import Any
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.runtime.built.code import processor
+from populus.runtime.engine.native.codegen import object_cache
 
 VARIABLE = "POPULUS_NATIVE_CPU"  # names one of CPUS to use instead of the CPU at hand
 
@@ -142,12 +147,37 @@ def _tiles_allowed() -> bool:
         return False
 
 
-@lru_cache(16)
-def _machine(cpu: str | None) -> Machine:
+def _asked() -> Machine:
+    """Asks LLVM for this CPU."""
     llvm = binding()
     version = str(importlib.import_module("llvmlite").__version__)
-    triple = str(llvm.get_process_triple())
-    host = Machine(triple, str(llvm.get_host_cpu_name()), str(llvm.get_host_cpu_features().flatten()), version)
+    return Machine(str(llvm.get_process_triple()), str(llvm.get_host_cpu_name()), str(llvm.get_host_cpu_features().flatten()), version)
+
+
+def _host() -> Machine:
+    """Describes this CPU. LLVM's answer is kept for what the system says of the CPU, so that its import can wait for a kernel to compile.
+
+    Raises ImportError without llvmlite.
+    """
+    said, found = processor(), find_spec("llvmlite")
+    if found is None or found.origin is None:
+        raise ImportError("llvmlite")
+    if not said:
+        return _asked()
+    at = os.stat(found.origin)
+    key = sha256(repr((said, found.origin, at.st_size, at.st_mtime_ns, platform.machine())).encode()).hexdigest()
+    content = object_cache.get(f"cpu-{key}")
+    if content is not None and len(lines := content.decode().split("\n")) == len(fields(Machine)):
+        return Machine(*lines)
+    host = _asked()
+    object_cache.put(f"cpu-{key}", f"{host.triple}\n{host.cpu}\n{host.features}\n{host.llvmlite}".encode())
+    return host
+
+
+@lru_cache(16)
+def _machine(cpu: str | None) -> Machine:
+    host = _host()
+    triple, version = host.triple, host.llvmlite
     if cpu is None:
         return host if not host.tiles or _tiles_allowed() else host.without_tiles()
     known = CPUS.get(triple.partition("-")[0], {})

@@ -6,18 +6,21 @@ import ctypes
 import hashlib
 import mmap
 import os
+import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary, finalize
 
 from populus.dialects.support.guard import Guard, once
 from populus.dialects.support.package_hash import package_hash
+from populus.runtime.built.code import Flat, MappedCode
 from populus.runtime.engine.native.codegen import object_cache
 from populus.runtime.engine.native.codegen.cpu import WASM, Machine, binding, machine
+from populus.runtime.engine.native.codegen.flat import flat
 from populus.runtime.engine.native.codegen.touched import Touches
 
 
@@ -172,8 +175,22 @@ def c_functions(names: Iterable[str], host: Machine) -> bool:
             function = getattr(_c_library(), name)
         except (AttributeError, OSError):
             return False
-        binding().add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
+        address = ctypes.cast(function, ctypes.c_void_p).value
+        assert address is not None, name
+        _CALLED[name] = address
     return True
+
+
+_CALLED: dict[str, int] = {}  # addresses of functions of C's library that compiled code may call
+
+
+def empty_engine(host: Machine) -> Any:
+    """Creates LLVM's loader of objects, which knows the functions of C's library that code may call."""
+    llvm = binding()
+    for name, address in _CALLED.items():
+        llvm.add_symbol(name, address)
+    # An engine owns its module and its target machine, and deletes them with itself.
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(host))
 
 
 # One thread enters LLVM at a time. A fork waits for it: a lock that LLVM holds would stay locked in the child.
@@ -192,8 +209,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_enter, after_in_parent=_leave, after_in_child=_leave)
 
 
-class Code:
-    """Machine code of some kernels. Its memory is freed when nothing refers to the object any more."""
+class LoadedCode:
+    """Machine code of some kernels that LLVM loaded. Its memory is freed when nothing refers to the object any more."""
 
     __slots__ = ("__weakref__", "addresses")
 
@@ -202,6 +219,8 @@ class Code:
         assert all(self.addresses.values()), self.addresses
         finalize(self, _dropped, engine).atexit = False
 
+
+Code: TypeAlias = LoadedCode | MappedCode
 
 _DROPPED: deque[Any] = deque()  # engines whose code nobody uses, which the next thread in LLVM frees
 
@@ -222,6 +241,19 @@ def _free() -> None:
 
 
 RECENT = 16  # loads whose code stays without a program, so that a model which is compiled again finds it
+
+
+def loaded_code(objects: Mapping[str, bytes], host: Machine) -> Code:
+    """Loads objects by the name of their kernel: without LLVM where they need no other linker than ours."""
+    flats = [flat(content, name) for name, content in objects.items()] if sys.platform == "linux" else [None]
+    whole = [found for found in flats if found is not None]
+    if len(whole) == len(flats):
+        return MappedCode(Flat.joined(whole))
+    llvm, engine = binding(), empty_engine(host)
+    for content in objects.values():
+        engine.add_object_file(llvm.ObjectFileRef.from_data(content))
+    engine.finalize_object()
+    return LoadedCode(engine, objects)
 
 
 class Library:
@@ -257,15 +289,9 @@ class Library:
         return {name: code for name in names if (code := self._codes.get(name)) is not None}
 
     def _load(self, missing: Mapping[str, Kernel]) -> Code:
-        llvm = binding()
         _require_room()
-        # An engine owns its module and its target machine, and deletes them with itself.
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(self.emitted or self.host))
         before = self.compiled
-        for kernel in missing.values():
-            engine.add_object_file(llvm.ObjectFileRef.from_data(self._object(kernel)))
-        engine.finalize_object()
-        code = Code(engine, missing)
+        code = loaded_code({name: self._object(kernel) for name, kernel in missing.items()}, self.emitted or self.host)
         self._codes.update(dict.fromkeys(missing, code))
         self._recent[code] = None
         while len(self._recent) > RECENT:
