@@ -16,7 +16,7 @@ from populus.exploration.energy import counts_of, joules
 from populus.exploration.space import Space
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.popart.to_popops import PopartToPopopsPass
-from populus.lowering.poplar.plan import contraction
+from populus.lowering.poplar.plan.contraction import PLANS
 from populus.program.compile import compiled
 from populus.program.open_program import OpenProgram
 from populus.program.options import CompileOptions
@@ -74,14 +74,13 @@ class Bench:
         pipeline = options.passes(options.extensions())
         program, module = self.above(model, options, pipeline)
         copy = module.clone()
-        plans = contraction.planned()
+        plans = PLANS.made, PLANS.kept
         with no_garbage_collection():
             Pipeline(pipeline.passes[len(pipeline.down_to("popops")) :]).run(program.source.context(), copy)
             (graph,) = (op for op in copy.body.block.ops if isinstance(op, GraphOp))
             found = profile(graph)
-        made, kept = (after - before for after, before in zip(contraction.planned(), plans))
-        self.reuse.plans_made += made
-        self.reuse.plans_kept += kept
+        self.reuse.plans_made += PLANS.made - plans[0]
+        self.reuse.plans_kept += PLANS.kept - plans[1]
         return found
 
     def above(self, model: Model, options: CompileOptions, pipeline: Pipeline) -> tuple[Program, ModuleOp]:

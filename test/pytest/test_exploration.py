@@ -33,7 +33,7 @@ from populus.exploration.sensitivity import sensitivity
 from populus.exploration.technology import FILE, technology
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.poplar.plan import contraction
-from populus.lowering.poplar.plan.contraction import UNREAD, Contraction, as_planned, options
+from populus.lowering.poplar.plan.contraction import PLANS, UNREAD, Contraction, as_planned, options
 from populus.program.options import CompileOptions
 from populus.program.program import Program
 
@@ -221,13 +221,13 @@ def test_plans_that_are_kept_are_those_made_anew(element):
     """Whatever limits of memory came before, plans equal those that are made with nothing kept."""
     sizes = [8 * n for n in (600, 1000, 2000, 4000, 8000, 20000, 80000)]
     order = random.Random(5).sample(sizes, len(sizes)) + random.Random(6).sample(sizes, len(sizes))
-    before = contraction.planned()
+    before = PLANS.made, PLANS.kept
     for shape in SHAPES:
         for size in order:
             machine = replace(GC200.target(), tiles=64, tile_bytes=size, reserved_bytes=0)
             fresh = contraction._options(shape, element, as_planned(machine), None, 0.5, 0.6 * machine.room)[0]
             assert options(shape, element, machine, None, 0.5, 0.6) == fresh, (shape, size)
-    made, kept = (after - b for after, b in zip(contraction.planned(), before))
+    made, kept = (after - b for after, b in zip((PLANS.made, PLANS.kept), before))
     assert made + kept == len(SHAPES) * len(order) and kept >= len(SHAPES) * len(sizes)
 
 

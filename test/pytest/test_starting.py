@@ -15,6 +15,7 @@ import populus
 from populus.dialects.onnx import protos
 from populus.dialects.support.garbage import import_for_good
 from populus.lowering.poplar.plan import contraction
+from populus.lowering.poplar.plan.kept import KeptPlans
 
 FIRST = """
 import gc, sys
@@ -68,17 +69,22 @@ def test_an_import_for_good_leaves_objects_set_aside_that_others_froze(tmp_path,
 
 
 def test_whether_a_product_fits_is_read_off_the_plans_of_the_bids(monkeypatch):
-    monkeypatch.setattr(contraction, "_KEPT", {})
-    made, kept = contraction.planned()
+    monkeypatch.setattr(contraction, "PLANS", plans := KeptPlans(9))
     populus.compile(convolution(), target="host")
-    assert contraction.planned() == (made + 1, kept + 2)
+    assert (plans.made, plans.kept) == (1, 2)
 
 
 def test_plans_that_are_kept_are_bounded_in_number(monkeypatch):
-    monkeypatch.setattr(contraction, "_KEPT", {})
-    monkeypatch.setattr(contraction, "MOST_KEPT", 1)
+    plans = KeptPlans(3)
+    for key, limit in [("a", 1), ("b", 1), ("b", 5), ("c", 1)]:
+        plans.add(key, limit, limit + 1, f"{key}{limit}")
+    assert [plans.find(key, limit) for key, limit in [("a", 1), ("b", 2), ("b", 5), ("b", 7), ("c", 1)]] == [None, "b1", "b5", None, "c1"]
+    for limit in range(100):  # plans of one key alone are bounded too
+        plans.add("d", limit, limit, "d")
+    assert plans.number <= 3 and plans.made == 104
+    monkeypatch.setattr(contraction, "PLANS", few := KeptPlans(1))
     populus.compile(convolution(), target="host")
-    assert len(contraction._KEPT) == 1
+    assert few.number == 1
 
 
 def test_onnx_is_asked_once_for_the_types_of_nodes_that_are_alike(monkeypatch):

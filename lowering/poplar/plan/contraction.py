@@ -24,6 +24,7 @@ from populus.dialects.poplar.target import Target, sum_type
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.support.element_types import element_type_of, is_byte, shape_of, size_in_bytes
 from populus.dialects.support.shapes import reach
+from populus.lowering.poplar.plan.kept import KeptPlans
 from populus.runtime.cycles import Products, contraction, family, reduce_cycles
 
 MEMORY_SHARE = 0.6  # share of a tile for temporaries. Source: poplin's availableMemoryProportion
@@ -280,30 +281,17 @@ def options(
     in a fixed order of axes, so that results are deterministic.
     """
     machine, limit = as_planned(target), share * target.room
-    there = _KEPT.setdefault((shape, element, machine, near, traffic), [])
-    if len(_KEPT) > MOST_KEPT:
-        _KEPT.pop(next(iter(_KEPT)), None)
-    for least, most, found in there:
-        if least <= limit <= most:
-            _TIMES["kept"] += 1
-            return found
-    _TIMES["made"] += 1
+    key = (shape, element, machine, near, traffic)
+    if (there := PLANS.find(key, limit)) is not None:
+        return there
     found, needed = _options(shape, element, machine, near, traffic, limit)
     # Beyond what its own plans need, a limit leaves out worse ones alone; without a plan that fits, none below the least need does either.
-    there.append((needed, limit, found) if found[0].fits else (-math.inf, math.nextafter(needed, 0), found))
+    least, most = (needed, limit) if found[0].fits else (-math.inf, math.nextafter(needed, 0))
+    PLANS.add(key, least, most, found)
     return found
 
 
-MOST_KEPT = 8192
-
-# Plans, each with the least and the greatest limit that give them; the oldest leave first.
-_KEPT: dict[tuple[object, ...], list[tuple[float, float, tuple[Option, ...]]]] = {}
-_TIMES = {"made": 0, "kept": 0}
-
-
-def planned() -> tuple[int, int]:
-    """Returns how often `options` made plans so far in this process, and how often it had them already."""
-    return _TIMES["made"], _TIMES["kept"]
+PLANS = KeptPlans[tuple[Option, ...]](8192)  # of this process
 
 
 def _options(

@@ -16,6 +16,7 @@ from populus.dialects.poplar.view import View
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.poplar.plan import contraction
 from populus.lowering.poplar.plan.contraction import Contraction, cheapest, options
+from populus.lowering.poplar.plan.kept import KeptPlans
 from populus.lowering.poplar.plan.layout import shared
 from populus.lowering.poplar.plan.residency import Residency, Room
 from populus.runtime.exchange import field_exchange, owned_elements, shared_by_neighbours
@@ -150,6 +151,6 @@ def test_a_price_of_bytes_lowers_those_of_inputs_weights_and_partials():
 def test_the_same_model_gets_the_same_plans(monkeypatch):
     texts = []
     for _ in range(2):
-        monkeypatch.setattr(contraction, "_KEPT", {})
+        monkeypatch.setattr(contraction, "PLANS", KeptPlans(99))
         texts.append(str(populus.compile(model(), target="gc200").module("poplar")))
     assert texts[0] == texts[1]
