@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import populus
 from benchmarks.models import LIGHT, randomised
 from fuzz import graphs
 from helpers import web
+from helpers.built_nets import compiled, gather, model, net, normal, recurrent
 from helpers.web import Run, needs_node
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.engine.native.codegen.cpu import machine
@@ -58,35 +59,6 @@ CASES = (
 )
 
 
-def normal(*shape):
-    return np.random.default_rng(list(shape)).standard_normal(shape).astype(np.float32)
-
-
-def model(nodes, inputs, outputs, constants=()):
-    """A model of f32 inputs and outputs, unless an entry has a type."""
-
-    def infos(entries):
-        return [helper.make_tensor_value_info(e[0], e[2] if len(e) > 2 else TensorProto.FLOAT, e[1]) for e in entries]
-
-    tensors = [numpy_helper.from_array(array, name) for name, array in dict(constants).items()]
-    graph = helper.make_graph(nodes, "g", infos(inputs), infos(outputs), tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-def net():
-    """Convolution, pooling, a product, softmax: packed weights, tables of offsets, scratch memory."""
-    weights = {"w": normal(8, 3, 3, 3), "b": normal(8), "m": normal(128, 10), "shape": np.array([2, -1])}
-    nodes = [
-        helper.make_node("Conv", ["x", "w", "b"], ["c"], name="conv", pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["c"], ["r"], name="relu"),
-        helper.make_node("MaxPool", ["r"], ["p"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
-        helper.make_node("Reshape", ["p", "shape"], ["f"], name="reshape"),
-        helper.make_node("MatMul", ["f", "m"], ["l"], name="product"),
-        helper.make_node("Softmax", ["l"], ["y"], name="softmax"),
-    ]
-    return model(nodes, [("x", [2, 3, 8, 8])], [("y", [2, 10]), ("l", [2, 10])], weights)
-
-
 def lstm():
     """A counted loop, whose counter is a word of the program."""
     weights = {"w": normal(1, 64, 8), "r": normal(1, 64, 16)}
@@ -94,17 +66,8 @@ def lstm():
     return model(nodes, [("x", [6, 1, 8])], [("y", [6, 1, 1, 16])], weights)
 
 
-def gather():
-    nodes = [helper.make_node("Gather", ["table", "i"], ["y"], name="rows")]
-    return model(nodes, [("i", [3], TensorProto.INT64)], [("y", [3, 4])], {"table": normal(5, 4)})
-
-
 def squeezenet():
     return randomised(LIGHT / "light_squeezenet.onnx", logits=True)
-
-
-def compiled(proto, **options):
-    return populus.compile(proto, target="host", engine="native", **options)
 
 
 def built(program, folder, **options):
@@ -218,18 +181,6 @@ def test_what_is_not_for_wasm32_is_refused(tmp_path):
         populus.build(program, tmp_path, relaxed=True)
     with pytest.raises(PopulusError, match=r"single_file is for wasm32"):
         populus.build(program, tmp_path, single_file=True)
-
-
-def recurrent():
-    """A state that the inputs move, and an output."""
-    nodes = [
-        helper.make_node("MatMul", ["h", "w"], ["hw"], name="product"),
-        helper.make_node("Add", ["hw", "x"], ["s"], name="sum"),
-        helper.make_node("Tanh", ["s"], ["h_next"], name="tanh"),
-        helper.make_node("Neg", ["h_next"], ["y"], name="neg"),
-    ]
-    tensors = [("x", [1, 16]), ("h", [1, 16])], [("y", [1, 16]), ("h_next", [1, 16])]
-    return model(nodes, *tensors, {"w": normal(16, 16)})
 
 
 @needs_node
