@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import ModelProto
-from xdsl.dialects.builtin import ModuleOp
 
 import populus
 from benchmarks.models import randomised
@@ -25,7 +24,6 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text, text_of, write_module
 from populus.lowering.poplar.declare import PoplarDeclarePass
-from populus.runtime.session import Session
 from populus.training.session import TrainingSession
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -49,13 +47,14 @@ for name in sys.argv[1:]:
 """
 
 
-def written(module: ModuleOp, inputs: Mapping[str, np.ndarray], folder: Path, name: str) -> tuple[Path, dict[str, np.ndarray]]:
-    """Writes a text with its inputs; gives its path, and the results of this process."""
+def written(program: populus.Program, inputs: Mapping[str, np.ndarray], folder: Path, name: str) -> tuple[Path, dict[str, np.ndarray]]:
+    """Writes a program's text with its inputs; gives its path, and the results of this process. The name has the engine, or it is numpy."""
+    module = program.module("poplar").clone()
     PoplarDeclarePass().apply(context(), module)
     path = folder / f"{name}.mlir"
     write_module([module], text_of(module, locations=True), path)
     np.savez(path.with_suffix(".in.npz"), **inputs)
-    return path, Session(module, engine="native" if "native" in name else "numpy").run(inputs)
+    return path, program.run(dict(inputs))
 
 
 def agree_elsewhere(cases: list[tuple[Path, dict[str, np.ndarray]]]) -> None:
@@ -70,11 +69,11 @@ def agree_elsewhere(cases: list[tuple[Path, dict[str, np.ndarray]]]) -> None:
         assert same(dict(found), expected), path.name
 
 
-def of_codelet(rows: int = 6) -> populus.Program:
+def of_codelet(rows: int = 6, engine: str = "native") -> populus.Program:
     module = populus.load(EXAMPLES / "row_norm.py").module
     with populus.Builder() as b:
         b.output("y", module.row_norm(b.input("x", (rows, 5))))
-    return populus.compile(b.module(), target="gc200", tiles=4)
+    return populus.compile(b.module(), target="gc200", tiles=4, engine=engine)
 
 
 def classifier() -> ModelProto:
@@ -88,25 +87,26 @@ def test_nine_nets_run_from_their_texts(tmp_path: Path):
     """Two of them with random weights, which lie beside the text; those of the others, as shipped, are numbers in it."""
     cases: list[tuple[Path, dict[str, np.ndarray]]] = []
     for name in NETS:
-        program = populus.compile(randomised(light(name), seed=3) if name in ("shufflenet", "squeezenet") else light(name))
-        cases.append(written(program.module("poplar").clone(), program.signature.random(1), tmp_path, name))
+        net = randomised(light(name), seed=3) if name in ("shufflenet", "squeezenet") else light(name)
+        program = populus.compile(net, engine="numpy")
+        cases.append(written(program, program.signature.random(1), tmp_path, name))
     agree_elsewhere(cases)
 
 
 def test_codelets_in_python_run_from_the_text(tmp_path: Path):
     cases: list[tuple[Path, dict[str, np.ndarray]]] = []
     for engine in ("numpy", "native"):
-        program = of_codelet()
+        program = of_codelet(engine=engine)
         inputs = program.signature.random(2)
-        cases.append(written(program.module("poplar").clone(), inputs, tmp_path, f"norm_{engine}"))
+        cases.append(written(program, inputs, tmp_path, f"norm_{engine}"))
         np.testing.assert_allclose(cases[-1][1]["y"], np.sqrt((inputs["x"] ** 2).sum(1)), rtol=1e-6)
     agree_elsewhere(cases)
 
 
 def test_a_training_step_runs_from_the_text(tmp_path: Path):
-    program = TrainingSession(classifier(), optimizer="adam").program
+    program = TrainingSession(classifier(), optimizer="adam", engine="numpy").program
     inputs = {n: np.full_like(a, 0.01) if n.startswith("Hyper") else np.abs(a) for n, a in program.signature.random(4).items()}
-    path, expected = written(program.module("poplar").clone(), inputs, tmp_path, "step")
+    path, expected = written(program, inputs, tmp_path, "step")
     assert all(np.isfinite(a).all() for a in expected.values())
     assert (expected["loss"] > 0).all()
     agree_elsewhere([(path, expected)])
