@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: in the wheel the folders beside `populus` are packages of it, and the page has no links to files."""
+"""States what pyproject.toml cannot: in the wheel the folders beside `populus` are packages of it, and the page has no links to files."""
 
 import re
 from pathlib import Path

@@ -16,7 +16,7 @@ from populus.program.options import ACCURACIES
 
 Value: TypeAlias = int | float | str | bool
 Settings: TypeAlias = dict[str, Value]
-"""What a point sets, by the names of the axes."""
+"""Settings of a point, by the names of the axes."""
 
 CHOICES: Mapping[str, Sequence[str]] = {"partials": PARTIALS, "optimise": tuple(AIMS), "accuracy": tuple(ACCURACIES)}
 UNITS = {"": 1, "K": 1 << 10, "KiB": 1 << 10, "M": 1 << 20, "MiB": 1 << 20, "G": 1 << 30, "GiB": 1 << 30}

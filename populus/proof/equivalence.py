@@ -217,7 +217,7 @@ _ORDERED: Mapping[str, Callable[[Values, Node, list[list[np.generic]]], np.gener
     "multi_update": _updated,
     "top_k": _ranked,
 }
-"""What depends on the order of its elements."""
+"""Functions that depend on the order of their elements."""
 
 _SUMS: Mapping[str, Callable[[list[float]], float]] = {
     "add": math.fsum,

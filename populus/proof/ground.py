@@ -218,4 +218,4 @@ class Ground(Forms):
 
 
 INDEXED = ("iota", "random")
-"""What is a function of its own index."""
+"""Functions of their own index."""
