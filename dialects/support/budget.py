@@ -104,7 +104,7 @@ def check_nesting(depth: int, subject: Callable[[], str]) -> None:
 
 
 def check_growth(before: int, after: int) -> None:
-    """Raises PopulusError if more ops are made of so many ops or nodes than the limit."""
+    """Raises PopulusError if more ops are made of so many ops, results or nodes than the limit."""
     if after > max(GROWN, (most := limits().growth) * max(before, 1)):
         raise PopulusError(f"{after} ops are made of {before}; at most {_number(most)} times as many are ({VARIABLE}=growth=N)")
 

@@ -249,7 +249,7 @@ class Pipeline:
         if watcher is not None:
             watcher.begin(module)
         with no_garbage_collection(), timed():
-            ops = _count(module)
+            ops, results = _counts(module)
             for i, p in enumerate(self.passes):
                 if progress is not None:
                     progress(i, p.name)
@@ -259,8 +259,9 @@ class Pipeline:
                     check_time()
                     p.apply(ctx, module)
                     seconds = perf_counter() - start
-                    ops_before, ops = ops, _count(module)
-                    check_growth(ops_before, ops)
+                    before, ops_before = max(ops, results), ops
+                    ops, results = _counts(module)
+                    check_growth(before, ops)
                     if verify_each:
                         verify(module)
                 if watcher is not None:
@@ -335,17 +336,18 @@ def _named(name: str) -> Generator[None, None, None]:
         raise
 
 
-def _count(module: ModuleOp) -> int:
-    """Counts the ops inside of a module, in blocks that are waiting: `walk` resumes a generator of each level for each op."""
-    found, waiting = 0, [block for region in module.regions for block in region.blocks]
+def _counts(module: ModuleOp) -> tuple[int, int]:
+    """Counts the ops inside of a module and their results, in blocks that are waiting: `walk` resumes a generator of each level for each op."""
+    ops, results, waiting = 0, 0, [block for region in module.regions for block in region.blocks]
     while waiting:
         op = waiting.pop().first_op
         while op is not None:
-            found += 1
+            ops += 1
+            results += len(op.results)
             if op.regions:
                 waiting.extend(block for region in op.regions for block in region.blocks)
             op = op.next_op
-    return found
+    return ops, results
 
 
 def _items(text: str) -> list[str]:

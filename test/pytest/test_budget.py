@@ -206,3 +206,11 @@ def test_a_pass_that_makes_too_many_ops_is_named(monkeypatch: pytest.MonkeyPatch
     pipeline = Pipeline.from_text("cse", {"cse": lambda: type("Grown", (ModulePass,), {"name": "cse", "apply": staticmethod(grown)})}, "-p")
     with pytest.raises(PopulusError, match=r"10002 ops are made of 1; at most 1000 times as many are .* \(in cse\)"):
         pipeline.run(context(), module)
+
+
+def test_one_op_with_many_results_may_become_as_many_ops():
+    n = 10_001
+    split = helper.make_node("Split", ["x"], [f"y{i}" for i in range(n)], axis=0, num_outputs=n)
+    graph = helper.make_graph([split], "g", [V("x", T.FLOAT, [n])], [V(f"y{i}", T.FLOAT, [1]) for i in range(n)])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    assert len(populus.compile(proto, level="popart").signature.outputs) == n

@@ -51,7 +51,7 @@ class Listing:
                     self.letters.append(known.setdefault(len(known) if key is None else key, len(known)))
         values = [op.OUTLINE_VALUE if isinstance(op, TensorOp) else LOW_VALUE for op in self.ops]
         self._values = [0.0, *itertools.accumulate(values)]
-        self._made = self._distances()
+        self._made, self._first = self._distances()
 
     def __len__(self) -> int:
         return len(self.ops)
@@ -66,26 +66,27 @@ class Listing:
 
     # -- wiring
 
-    def _distances(self) -> NDArray[np.int64]:
-        """Computes, for each op and operand, [ops, operands, 2]: the distance to its producer and the result's
-        number.
+    def _distances(self) -> tuple[NDArray[np.int64], list[int]]:
+        """Computes, for each operand of each op in turn, [operands, 2]: the distance to its producer and the result's
+        number; and where each op's operands begin.
 
         The distance is a large number if the producer is not in the sequence.
         """
         place = {result: i for i, op in enumerate(self.ops) for result in op.results}
-        most = max((len(op.operands) for op in self.ops), default=0)
-        made = np.full((len(self.ops), most, 2), len(self.ops) + 1, np.int64)
+        first = [0, *itertools.accumulate(len(op.operands) for op in self.ops)]
+        made = np.full((first[-1], 2), len(self.ops) + 1, np.int64)
         for i, op in enumerate(self.ops):
-            for j, operand in enumerate(op.operands):
+            for j, operand in enumerate(op.operands, first[i]):
                 if isinstance(operand, OpResult) and operand in place:
-                    made[i, j] = i - place[operand], operand.index
-        return made
+                    made[j] = i - place[operand], operand.index
+        return made, first
 
     def _inside(self, stretch: Stretch) -> NDArray[np.int64]:
-        """Returns `_distances` of a stretch, with zeros for operands from outside."""
-        made = self._made[stretch.begin : stretch.begin + stretch.length]
-        inside = made[:, :, :1] <= np.arange(stretch.length).reshape(-1, 1, 1)
-        return np.where(inside, made, 0)
+        """Returns the distances of a stretch's operands, with zeros for operands from outside."""
+        first = self._first[stretch.begin : stretch.begin + stretch.length + 1]
+        made = self._made[first[0] : first[-1]]
+        ops = np.repeat(np.arange(stretch.length), np.diff(first))
+        return np.where(made[:, :1] <= ops[:, None], made, 0)
 
     def alike(self, stretches: Sequence[Stretch]) -> list[list[Stretch]]:
         """Groups stretches of equal letters by how their ops read each other's results."""
@@ -103,12 +104,12 @@ class Listing:
         arguments: dict[Values, list[Slot]] = {}
         constants: dict[Values, list[Slot]] = {}
         occurrences = [self.of(stretch) for stretch in stretches]
-        inside = self._inside(stretches[0])[:, :, 0] > 0
+        inside = iter((self._inside(stretches[0])[:, 0] > 0).tolist())
         results: list[Slot] = []
         within = [set(ops) for ops in occurrences]
         for t, ops in enumerate(zip(*occurrences)):
             for j in range(len(ops[0].operands)):
-                if not inside[t, j]:
+                if not next(inside):
                     values = tuple(op.operands[j] for op in ops)
                     (constants if _equal_constants(values) else arguments).setdefault(values, []).append((t, j))
             for j in range(len(ops[0].results)):

@@ -19,6 +19,7 @@ from populus.dialects.support.diagnostics import verify
 from populus.dialects.table import context
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.popart.outline import PopartOutlinePass
+from populus.lowering.popart.outline.op_sequence import Listing, Stretch
 from populus.lowering.popart.outline.suffix_array import apart, repeats
 from populus.runtime.engine.native.run.constants import Constants
 from populus.runtime.interpreter import run_function
@@ -112,3 +113,15 @@ def test_a_call_that_is_bound_releases_the_constants_that_it_alone_reads(monkeyp
     found = program.run(given)[x]
     assert left == [0]
     np.testing.assert_allclose(found, program.run_at("popops", given)[x], rtol=1e-4)
+
+
+def test_an_op_with_many_operands_takes_no_memory_for_the_others():
+    """The function returns n slices: one op of n operands beside n of one."""
+    n = 300
+    split = helper.make_node("Split", ["x"], [f"y{i}" for i in range(n)], axis=0, num_outputs=n)
+    outputs = [helper.make_tensor_value_info(f"y{i}", TensorProto.FLOAT, [1]) for i in range(n)]
+    graph = helper.make_graph([split], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [n])], outputs)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    listing = Listing([main_of(populus.compile(model, level="popart").module("popart")).body.block])
+    assert len(listing) == n + 1 and listing._made.shape == (2 * n, 2)
+    assert len(listing.alike([Stretch(i, 1) for i in range(n)])) == 1
