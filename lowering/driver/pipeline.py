@@ -337,7 +337,7 @@ def _named(name: str) -> Generator[None, None, None]:
 
 
 def _counts(module: ModuleOp) -> tuple[int, int]:
-    """Counts the ops inside of a module and their results, in blocks that are waiting: `walk` resumes a generator of each level for each op."""
+    """Counts the ops inside of a module and their results. Blocks wait in a list: `walk` resumes a generator of each level for each op."""
     ops, results, waiting = 0, 0, [block for region in module.regions for block in region.blocks]
     while waiting:
         op = waiting.pop().first_op

@@ -11,7 +11,7 @@ from xdsl.ir import Block, SSAValue
 from populus.dialects import expr, popart
 from populus.dialects.expr import Arg, Expr
 from populus.dialects.popart import ElementwiseOp, UnaryOp, calls
-from populus.lowering.popart.patterns.formulas import Formulas, between, private, sources
+from populus.lowering.popart.patterns.formulas import Formulas, between, has_function, private, sources
 from populus.lowering.popart.patterns.normal_form import EPSILON, NoNormalForm, Polynomial, alike, leaf, leaves_of, normal_form
 from populus.lowering.popart.rewriting import Pattern, Rewriting
 
@@ -32,7 +32,7 @@ class Activation(Pattern[ElementwiseOp]):
 
     def rewrite(self, op: ElementwiseOp, r: Rewriting) -> Sequence[SSAValue] | None:
         element = calls.element(op.y)
-        if element not in EPSILON:
+        if element not in EPSILON or not has_function(op):
             return None
         for x in sources(op):
             ops = between(op, x)  # before any formula, as most element-wise ops have several operands or readers

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from xdsl.ir import Operation, SSAValue
 
-from populus.dialects.popart import ElementwiseOp
+from populus.dialects.popart import AddOp, DivOp, ElementwiseOp, MulOp, NegOp, SubOp
 from populus.lowering.popart.patterns.normal_form import NoNormalForm, Polynomial, leaf, normal_form, number
 from populus.lowering.popart.rewriting import made_by, scalar
 
@@ -78,6 +78,28 @@ def sources(root: ElementwiseOp) -> Iterator[SSAValue]:
             fresh = [o for o in op.operands if o not in seen]
             seen.update(dict.fromkeys(fresh))
             waiting.extend(fresh)
+
+
+ARITHMETIC = (AddOp, SubOp, MulOp, DivOp, NegOp)
+
+
+def has_function(root: ElementwiseOp) -> bool:
+    """Tells whether an op that is more than arithmetic computes the root's result, among the nearest DEEPEST element-wise ops.
+
+    It looks at classes alone, so an op in a long chain of sums and products costs little.
+    """
+    seen: dict[ElementwiseOp, None] = {root: None}
+    waiting = [root]
+    while waiting:
+        op = waiting.pop(0)
+        if not isinstance(op, ARITHMETIC):
+            return True
+        makers = (made_by(o, ElementwiseOp, root) for o in op.operands)
+        fresh = [maker for maker in makers if maker is not None and maker not in seen]
+        seen.update(dict.fromkeys(fresh))
+        if len(seen) <= DEEPEST:
+            waiting.extend(fresh)
+    return False
 
 
 def private(ops: Iterable[Operation], root: Operation) -> bool:
