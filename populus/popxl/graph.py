@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import CallOp
@@ -20,10 +20,11 @@ from populus.popxl.dealing import Dealing
 from populus.popxl.dtypes import dtype
 from populus.popxl.errors import WrongState, WrongValue
 from populus.popxl.inline import check_calls, inlined
+from populus.popxl.internals.replay import refresh
 from populus.popxl.internals.views import GraphView
-from populus.popxl.listed import Kind, Listed
+from populus.popxl.listed import Kind
 from populus.popxl.rows import row_mark, with_rows
-from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream, Watch
+from populus.popxl.streaming import Streaming
 from populus.popxl.tensor import Constant, State, Tensor, Variable, View
 from populus.popxl.utils import held
 from populus.write.builder import call_site, innermost
@@ -31,12 +32,13 @@ from populus.write.builder import call_site, innermost
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from populus.popxl.internals.op import Op
     from populus.popxl.ir import Ir
 
 RemoteKind = TypeVar("RemoteKind", bound=Variable)
 
 
-class Graph(Listed):
+class Graph(Streaming):
     """A graph; ops called in a `with` of it are inserted into it.
 
     Once it is called by another graph, what a call gives and changes is fixed: a further state, a change of a state or an input, and
@@ -48,10 +50,6 @@ class Graph(Listed):
         self.ir = ir
         self.slots: list[Tensor] = []  # one for each argument of the block
         self.by_ref: set[Tensor] = set()
-        self.transfers: dict[Stream, int] = {}  # how often a call of this loads or stores each stream
-        self.loads: dict[HostToDeviceStream, list[str | int]] = {}  # of the main graph: names of inputs, and numbers of rows
-        self.stores: dict[DeviceToHostStream, list[str | int]] = {}
-        self.watches: dict[Watch, list[str | int]] = {}
         self.printed_gradients: dict[Tensor, Callable[[Tensor], None]] = {}  # what is done with the gradients of tensors
         self._states: dict[State, Tensor] = {}
         self._results: list[Tensor] = []
@@ -59,6 +57,9 @@ class Graph(Listed):
         self._finals: list[SSAValue] = []  # what they are
         self._changed: list[Tensor] | None = None  # slots whose last values a call gives too
         self._is_called = False  # by an op of another graph
+        self.version = 0  # one more each time that calls before are not what they would be now
+        self.fresh = 0  # the number of `ir.late` that its ops are made for
+        self.held = False  # by a gradient graph, which calls it as it was
         self._repeated: list[Graph] = []  # graphs that give and change nothing when they are repeated here
         self.differentiated_with_callers = True
 
@@ -111,7 +112,7 @@ class Graph(Listed):
 
     @classmethod
     def _from_pb(cls, view: GraphView) -> Graph:
-        return view.graph
+        return view.as_graph()
 
     @property
     def _by_ref_inputs(self) -> set[Tensor]:
@@ -122,15 +123,6 @@ class Graph(Listed):
 
     def __repr__(self) -> str:
         return f"Graph[id={self.name}]"
-
-    def register_op_created_hook(self, fn: Callable[[PopartOp], Any]) -> int:
-        """Calls a function with each op that is inserted from now on; the number given removes it."""
-        self.hooks.append(fn)
-        return id(fn)
-
-    def remove_op_created_hook(self, handle: int) -> None:
-        """Removes a hook by its number."""
-        self.hooks[:] = [hook for hook in self.hooks if id(hook) != handle]
 
     # -- tensors
 
@@ -240,9 +232,36 @@ class Graph(Listed):
         self._slot_values[tensor] = tensor.ssa
 
     def check_open(self, changing: Tensor | None = None) -> None:
-        """Raises PopulusError for a graph that is called already, or only if a slot of it is to change."""
-        if self._changed is not None and (changing is None or changing in self._slot_values):
-            raise PopulusError(f"graph '{self.name}' is called already; finish it before its first call")
+        """Makes calls before be made anew, or only if a slot is to change. Raises PopulusError for a graph that a gradient graph calls."""
+        if self._changed is None or (changing is not None and changing not in self._slot_values):
+            return
+        if self.held:
+            raise PopulusError(f"graph '{self.name}' is called already by the gradient of its caller; finish it before that is made")
+        if self._is_called:
+            for number in range(len(self._finals)):
+                del self._outputs[f"changed_{number}"]
+        self._changed, self._finals, self._is_called = None, [], False
+        self.version += 1
+        self.ir.late += 1
+
+    def takes_by_reference(self, slot: Tensor) -> None:
+        """Makes calls change what they are given for an input."""
+        self.by_ref.add(slot)
+        self.check_open()
+
+    def erase(self, op: Op) -> None:
+        """Takes an op out before the graph is read, or gets another op."""
+        op.erased = True
+        self.ir.late += 1
+
+    def replace_output(self, index: int, by: int) -> None:
+        """Makes an output, the one at `by`, the one at `index`."""
+        self.check_open()
+        values = list(self._outputs.values())
+        self._results[index], values[index] = self._results[by], values[by]
+        del self._results[by], values[by]
+        self._outputs.clear()
+        self._outputs.update((f"output_{number}", value) for number, value in enumerate(values))
 
     # -- calls
 
@@ -381,33 +400,12 @@ class Graph(Listed):
         for stream, count in graph.transfers.items():
             self.transferred(stream, count * times)
 
-    @property
-    def streams(self) -> list[Stream]:
-        """The streams that a call of the graph loads or stores, without what is only watched."""
-        return [s for s in self.transfers if not isinstance(s, Watch)]
-
-    def transferred(self, stream: Stream, count: int) -> None:
-        """Notes that a graph which is called here loads or stores so many rows."""
-        if self is not self.ir.main_graph:
-            self.transfers[stream] = self.transfers.get(stream, 0) + count
-            return
-        watched = self.watches if isinstance(stream, Watch) else self.stores
-        events: dict[Any, list[str | int]] = self.loads if isinstance(stream, HostToDeviceStream) else watched
-        events.setdefault(stream, []).append(count)
-
-    def direct(self, stream: Stream, kind: Literal["load", "store"]) -> str:
-        """Gives the name of one more input or output of the main graph for a stream."""
-        names = self.ir.names_of_inputs if kind == "load" else self.ir.names_of_outputs
-        name = names.free(stream.name)
-        events: dict[Any, list[str | int]] = self.loads if kind == "load" else self.stores
-        events.setdefault(stream, []).append(name)
-        return name
-
     def module(self) -> ModuleOp:
         """Gives the module of the graph and what it calls, with what changed states become among its outputs.
 
         Raises PopulusError if nothing is stored and there is no variable, and for a call that lacks an input.
         """
+        refresh(self)
         check_calls([g for g in (self, *self.functions()) if isinstance(g, Graph)])
         before = dict(self._outputs)
         try:
@@ -426,6 +424,7 @@ class Graph(Listed):
 
         Its slots are the inputs, and its outputs alone come out.
         """
+        refresh(self)
         function = self._function("main")
         pairs = zip(self._block.ops, function.body.block.ops)
         copies: dict[SSAValue, SSAValue] = {mine: theirs for op, copy in pairs for mine, theirs in zip(op.results, copy.results)}
@@ -436,6 +435,7 @@ class Graph(Listed):
 
     def finals(self) -> dict[State, SSAValue]:
         """Gives what the states that the graph changes become."""
+        refresh(self)
         pairs = zip(self.slots, self._slot_arguments(), strict=True)
         return {t.state: t.ssa for t, argument in pairs if t.state is not None and t.ssa is not argument}
 

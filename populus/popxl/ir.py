@@ -48,6 +48,7 @@ class Ir:
         self._tables: dict[Stream, tuple[State, State]] = {}
         self._transfers = 1
         self.op_numbers = count(100)  # as PopART's
+        self.late = 0  # how often a graph was changed after a call of it, or an op was taken out
         self.clock = new_clock()
         self._pb_ir = IrView(self)
         self.replication_factor = replication if isinstance(replication, int) else 1

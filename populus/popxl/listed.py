@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from xdsl.ir import Operation
@@ -26,6 +27,8 @@ class Listed(PopxlBuilder):
         super().__init__(name)
         self.recorded: list[Op] = []  # the ops that a program called, in order
         self.op_within: Op | None = None  # the op whose call has begun
+        self.op_hooks: list[Callable[[Op], Any]] = []
+        self._hook_numbers: dict[int, Callable[[Op], Any]] = {}
         self._names = Names()
         self._tensors: dict[str, Tensor] = {}
 
@@ -49,6 +52,16 @@ class Listed(PopxlBuilder):
             raise PopulusError(f"graph '{self.name}' has no tensor '{tensor_id}'")
         return found
 
+    def register_op_created_hook(self, fn: Callable[[Op], Any]) -> int:
+        """Calls a function with each op that a program makes from now on; the number given removes it."""
+        self.op_hooks.append(fn)
+        self._hook_numbers[number := len(self._hook_numbers)] = fn
+        return number
+
+    def remove_op_created_hook(self, handle: int) -> None:
+        """Removes a hook by its number."""
+        self.op_hooks.remove(self._hook_numbers[handle])
+
     @property
     def last_op(self) -> Operation | None:
         """The op of the popart level that was inserted last."""
@@ -66,6 +79,26 @@ class Listed(PopxlBuilder):
         """Takes tensors out of the graph's list; their values stay."""
         for t in tensors:
             self._tensors.pop(t.name, None)
+
+    def named(self, t: Kind) -> Kind:
+        """Puts a tensor that another one's value is given to into the graph's list, under its name."""
+        self._tensors[t.name] = t
+        return t
+
+    def undone_by(self, undo: Callable[[], object]) -> None:
+        """Keeps what takes back a change that the op makes whose call has begun."""
+        if self.op_within is not None:
+            self.op_within.undo.append(undo)
+
+    @contextmanager
+    def inside(self, op: Op | None) -> Generator[None]:
+        """Makes what happens in the context part of an op that was called before, unless another call has begun."""
+        outer = self.op_within
+        self.op_within = op if outer is None else outer
+        try:
+            yield
+        finally:
+            self.op_within = outer
 
     def keep(self, t: Tensor) -> None:
         """Leaves a tensor that the op of a call makes in the graph's list; not one of a call inside another."""

@@ -357,6 +357,8 @@ class Session:
             return
         n, events = self.ir.num_host_transfers, graph.loads[stream]
         if n > 1:
+            if array.shape[:1] == (n,) and [s for s in array.shape[1:] if s != 1] == [s for s in stream.shape if s != 1]:
+                array = array.reshape(n, *stream.shape)  # dimensions of one element count for nothing, as for a number
             if array.shape[1:] != stream.shape or array.shape[0] < n:
                 raise WrongValue(f"input '{stream.name}' has shape {list(array.shape)}; {n} rows of {list(stream.shape)} are expected")
         elif array.size == 1 and np.prod(stream.shape) == 1:

@@ -6,13 +6,13 @@ that it is of, and what changes the view changes them. So everything below this 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from functools import partial
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.popart.logger import getLogger
@@ -25,6 +25,7 @@ from populus.popxl.operators import Operators
 from populus.popxl.replica_grouping import ReplicaGrouping, Retrieval
 from populus.popxl.tensorlocation import TensorLocation
 from populus.popxl.utils import to_numpy
+from populus.popxl.values import State, TensorSpec, View
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,64 +33,6 @@ if TYPE_CHECKING:
     from populus.popxl.graph import Graph
     from populus.popxl.internals.op import Op
     from populus.popxl.ir import Ir
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """The shape and element type of a tensor; a mapping of its fields' names too. `meta_shape`: of the whole, for one of its shards."""
-
-    shape: tuple[int, ...]
-    dtype: dtypes.dtype
-    meta_shape: tuple[int, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Gives the fields by name."""
-        return {"shape": self.shape, "dtype": self.dtype, "meta_shape": self.meta_shape}
-
-    def to_tuple(self) -> tuple[Any, ...]:
-        """Gives the fields in order."""
-        return self.shape, self.dtype, self.meta_shape
-
-    def keys(self) -> Iterable[str]:
-        """Gives the names of the fields, so that `**spec` passes them on."""
-        return self.to_dict().keys()
-
-    def __iter__(self) -> Any:
-        return iter(self.to_dict())
-
-    def __len__(self) -> int:
-        return len(self.to_dict())
-
-    def __getitem__(self, key: str) -> Any:
-        return self.to_dict()[key]
-
-
-@dataclass(frozen=True)
-class View:
-    """Of which tensors a tensor is a view: what its value is of theirs, and what theirs become when it is given another."""
-
-    of: tuple[Tensor, ...]
-    read: Callable[[Sequence[SSAValue]], SSAValue]
-    write: Callable[[Sequence[SSAValue], SSAValue], Sequence[SSAValue]]
-
-
-@dataclass(eq=False)
-class State:
-    """A value that outlives a run, or passes through all graphs: a variable, a remote buffer, the rows of a stream, a position in them."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    data: NDArray[Any] | None = None  # at first, as the host has it
-    dealing: Dealing | None = None  # to the replicas; None: all have the same
-    rows: dict[int, tuple[Dealing, NDArray[Any]]] = field(default_factory=dict[int, "tuple[Dealing, NDArray[Any]]"])  # of a remote buffer
-    in_sync: bool = False  # whether a session's host and device have the same value
-    mark: int | None = None  # of a table whose number of rows is known when the whole program is: what stands for it in graphs
-
-    @property
-    def shape_in_graphs(self) -> tuple[int, ...]:
-        """The shape, with the mark in place of the number of rows."""
-        return self.shape if self.mark is None else (self.mark, *self.shape[1:])
 
 
 class Tensor(Operators):
@@ -100,6 +43,7 @@ class Tensor(Operators):
     def __init__(self, ssa: SSAValue | None, graph: Graph, id: str, view: View | None = None, state: State | None = None):
         self._value, self.graph, self._id, self._view, self.state = ssa, graph, id, view, state
         self._seen: tuple[SSAValue, ...] = ()
+        self.type_without_value: Attribute | None = None  # of an op's output while it has none
         self.producer: Op | None = None  # the op that made it
         self._ipu: int | None
         self._tile_set: Literal["compute", "io"]
@@ -135,17 +79,48 @@ class Tensor(Operators):
             bases = tuple(t.ssa for t in self._view.of)
             if self._value is None or bases != self._seen:
                 self._value, self._seen = self._view.read(bases), bases
-        assert self._value is not None
+        if self._value is None:
+            raise UndefinedValue(f"{self.id} has no value: the op that makes it was taken out, or comes later")
         return self._value
+
+    @property
+    def type(self) -> Attribute:
+        """The type of the value."""
+        return self.type_without_value if self.type_without_value is not None and self._value is None else self.ssa.type
+
+    def become(self, other: Tensor, made: bool) -> None:
+        """Takes the place of another tensor that its op has just made, or is the same as one that was there before."""
+        if other is self:
+            return
+        same = View((other,), lambda of: of[0], lambda of, new: (new,))
+        self._value, self._view, self._seen = (other._value, other._view, other._seen) if made else (None, same, ())
+        self.type_without_value = None
+        if made:
+            self.graph.forget([other])
+        self.graph.named(self)
+
+    def lose_value(self) -> None:
+        """Keeps a type and no value from now on."""
+        if self._value is not None:
+            self.type_without_value = self._value.type
+        self._value, self._view = None, None
+
+    def forget_view(self) -> None:
+        """Reads its value anew from the tensors that it is a view of."""
+        for t in self.view_of:
+            t.forget_view()
+        if self._view is not None:
+            self._value = None
 
     def assign(self, value: SSAValue) -> None:
         """Gives the tensor, and its base, another value. Raises ValueError for another type, PopulusError for a slot of a called graph."""
-        if value.type != self.ssa.type:
+        if value.type != self.type:
             raise WrongValue(f"{self._id} is {self.ssa.type}; what is to take its place is {value.type}")
         if self.graph.op_within is not None:
             self.graph.op_within.changed.append(self)
         if self._view is None:
             self.graph.check_open(self)
+            self.graph.undone_by(partial(setattr, self, "_value", self._value))
             self._value = value
             return
         for base, new in zip(self._view.of, self._view.write(self._seen, value), strict=True):
@@ -169,11 +144,11 @@ class Tensor(Operators):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return shape_of(self.ssa.type)
+        return shape_of(self.type)
 
     @property
     def dtype(self) -> dtypes.dtype:
-        return dtypes.dtype.as_dtype(dtype_of(element_type_of(self.ssa.type)))
+        return dtypes.dtype.as_dtype(dtype_of(element_type_of(self.type)))
 
     @property
     def spec(self) -> TensorSpec:

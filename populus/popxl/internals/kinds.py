@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from populus.popxl.internals.op import AccumulateOp, CallOp, ConvOp, IfOp, LoopOp, MatMulOp, Op, OptimizerOp
+from populus.popxl.internals.clone import Movable
+from populus.popxl.internals.loop import CallOp, LoopOp
+from populus.popxl.internals.op import AccumulateOp, ConvOp, IfOp, IpuCopyOp, MatMulOp, Op, OptimizerOp
 
 _KINDS = """
 Abs Accumulate AccumulatorScale AdamUpdater AdamVarUpdate Add AddLhsInplace AllReduce And ArgMax ArgMin AveragePool BatchNormalization
@@ -51,6 +53,7 @@ _BASES: dict[str, type[Op]] = {
     "Call": CallOp,
     "Conv": ConvOp,
     "If": IfOp,
+    "IpuCopy": IpuCopyOp,
     "Loop": LoopOp,
     "MatMul": MatMulOp,
 }
@@ -58,7 +61,9 @@ _BASES: dict[str, type[Op]] = {
 
 def _class(kind: str) -> type[Op]:
     base, name = _BASES.get(kind, Op), NAMES.get(kind, f"{kind}Op")
-    return type(name, (base,), {"kind": kind, "__doc__": f"PopART's op {kind} in a graph of PopXL.", "__module__": __name__})
+    if base.kind == kind:
+        return base
+    return type(name, (Movable, base), {"kind": kind, "__doc__": f"PopART's op {kind} in a graph of PopXL.", "__module__": __name__})
 
 
 CLASSES: dict[str, type[Op]] = {kind: _class(kind) for kind in KINDS}

@@ -8,11 +8,12 @@ Its answers are read from the call that made it: what the call was given, made a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
+from inspect import BoundArguments
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from populus.popxl.graph import Graph
     from populus.popxl.internals.regions import Region
     from populus.popxl.internals.views import GraphView, TensorView
+    from populus.popxl.ops.call import CallSiteInfo
     from populus.popxl.tensor import Tensor
 
 TileSet = ENUMS["TileSet"]
@@ -49,6 +51,14 @@ class OptimizerNumber:
         return (1.0 if self.argument is None else float(self.argument)) if self.isConst() else 0.0
 
 
+@dataclass
+class Program:
+    """The call that makes an op: a function, and its arguments by name."""
+
+    function: Callable[..., Any]
+    bound: BoundArguments
+
+
 class Op:
     """One op of a PopXL graph. `body`: the ops of the popart level that it inserted; a view inserts its own when it is read."""
 
@@ -63,6 +73,11 @@ class Op:
         self.kept: list[Tensor] = []  # of these, those that the graph shows
         self.changed: list[Tensor] = []
         self.body: list[Operation] = []
+        self.program: Program | None = None  # the call that makes it; None for several ops that became one
+        self.info: CallSiteInfo | None = None  # of an op that runs a graph
+        self.called: dict[Graph, int] = {}  # graphs that it runs, with their versions
+        self.undo: list[Callable[[], object]] = []  # what takes back each thing that it changed
+        self.erased = False
         self.depth = 0  # how many calls of recorded functions are inside
         self.sequence = sequence()  # the `in_sequence` around
         self._ipu, self._tile_set = placement()
@@ -95,6 +110,28 @@ class Op:
     def getOutputTensors(self) -> list[TensorView]:
         """Gives the outputs in order."""
         return [self.outTensor(k) for k in range(len(self.outputs))]
+
+    def getInputIndexMap(self) -> dict[int, TensorView]:
+        """Gives the tensors that the op was given, by index: without those made of numbers in a tensor's place."""
+        return {self.first + k: t._pb_tensor for k, t in enumerate(self.inputs) if t not in self.kept}
+
+    def getOutputIndexMap(self) -> dict[int, TensorView]:
+        """Gives the outputs by index."""
+        return {k: t._pb_tensor for k, t in enumerate(self.outputs)}
+
+    def outId(self, index: int) -> str:
+        """Gives the name of an output."""
+        return self.outputs[index].id
+
+    def getCalledGraphs(self) -> list[GraphView]:
+        """Gives the graphs that the op runs."""
+        return []
+
+    def disconnectAllInputs(self) -> None:
+        """Accepts that the op is about to be taken out, which `eraseOp` does."""
+
+    def disconnectAllOutputs(self) -> None:
+        """Accepts that the op is about to be taken out, which `eraseOp` does."""
 
     def hasInput(self, index: int) -> bool:
         """Tells whether there is an input of this index."""
@@ -153,7 +190,7 @@ class AccumulateOp(OptimizerOp):
         return OptimizerNumber(self.arguments.get("f"))
 
 
-class CallOp(Op):
+class CallingOp(Op):
     """An op that runs another graph; inputs by reference count as changed."""
 
     def modifiesIndex(self, index: int) -> bool:
@@ -192,32 +229,24 @@ class CallOp(Op):
         tensor, called, count = self.graph.get_tensor(name), self.arguments["graph"], len(self.inputs)
         if index - self.first != count:
             raise PopulusError(f"the call of graph '{called.name}' has {count} inputs; input {index - self.first} is not the next")
-        for op in self.body:
-            for site in (inner for inner in op.walk() if isinstance(inner, FuncCallOp)):
-                called.connect(called.inputs[index - self.first], site, tensor.ssa)
+        slot = called.inputs[index - self.first]
+        if self.called[called] == called.version:
+            for site in (inner for op in self.body for inner in op.walk() if isinstance(inner, FuncCallOp)):
+                called.connect(slot, site, tensor.ssa)
         self.inputs.append(tensor)
+        assert self.program is not None
+        self.program.bound.arguments["inputs_dict"] = {**(self.program.bound.arguments["inputs_dict"] or {}), slot: tensor}
+        if self.info is not None:
+            self.info.has_input(tensor)
 
     def addModified(self, index: int, regions: Iterable[Region]) -> None:
-        """Says which parts of an input the called graph changes. Raises PopulusError for one that it does not take by reference."""
-        slot = self.arguments["graph"].inputs[index - self.first]
-        if any(not region.isEmpty() for region in regions) and slot not in self.arguments["graph"].by_ref:
-            self.arguments["graph"].check_open(slot)
+        """Says which parts of an input the called graph changes: what it makes of it is the tensor's value after the op."""
+        if self.info is not None and any(not region.isEmpty() for region in regions):
+            self.info.set_parent_input_modified(self.inputs[index - self.first])
 
-
-class LoopOp(CallOp):
-    """An op that runs another graph several times; inputs 0 and 1 are the number of times and whether to go on."""
-
-    first = 2
-
-    def getNumExplicitInputs(self) -> int:
-        """Gives the number of inputs."""
-        return self.first + len(self.inputs)
-
-    def addLoopInput(self, index: int, name: str, inner: str, overwrite: bool) -> None:
-        """Adds an input that stays the same each time, of this name in the repeated graph. Raises PopulusError as `connectInTensor`."""
-        tensor, called = self.graph.get_tensor(name), self.arguments["graph"]
-        called.input_tensor(tensor.shape, tensor.dtype, inner.removeprefix(f"{called.name}/"), False, taken=True)
-        self.connectInTensor(index, name)
+    def getCalledGraph(self) -> GraphView:
+        """Gives the graph that the op runs."""
+        return self.getCalledGraphs()[0]
 
 
 class IfOp(Op):
@@ -246,3 +275,11 @@ class MatMulOp(Op):
         asked = self.arguments.get("partials_type")
         name = asked.name if asked is not None else self.graph.ir._pb_ir.getSessionOptions().partialsTypeMatMuls
         return MatMulPartialsType["HALF" if name in ("half", "float16") else "FLOAT"]
+
+
+class IpuCopyOp(Op):
+    """A copy between chips, of which there is one here."""
+
+    def getSourceIpu(self, name: str = "") -> int | None:
+        """Gives the number of the chip that is copied from: where its input lies."""
+        return self.inputs[0]._ipu

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from populus.popart.tensor_info import TensorInfo
 from populus.popxl.errors import WrongValue
+from populus.popxl.internals.regions import Region, TopoCons
 
 if TYPE_CHECKING:
     from populus.popxl.graph import Graph
@@ -32,6 +35,21 @@ class TensorView:
     def info(self) -> TensorInfo:
         """The element type and the shape."""
         return TensorInfo(self.tensor.dtype.held, self.tensor.shape)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorView) and other.tensor is self.tensor
+
+    def __hash__(self) -> int:
+        return hash(self.tensor)
+
+    @property
+    def consumers(self) -> SimpleNamespace:
+        """The ops that take the tensor: `getOps()`."""
+        return SimpleNamespace(getOps=lambda: [op for op in GraphView(self.tensor.graph).getOps() if self.tensor in op.inputs])
+
+    def modifiedRegionsByOps(self, ops: Iterable[Op]) -> list[Region]:
+        """Gives the parts of the tensor that ops change: all of it, or nothing."""
+        return [Region(True)] if any(self.tensor in op.changed for op in ops) else []
 
     def tensorType(self) -> Enum:
         """Tells variables, constants, streams' handles and other tensors apart."""
@@ -89,7 +107,23 @@ class GraphView:
 
     def getOps(self) -> list[Op]:
         """Gives the ops."""
-        return list(self.graph.recorded)
+        return [op for op in self.graph.recorded if not op.erased]
+
+    def eraseOp(self, number: int) -> None:
+        """Takes an op out, by its `id`: what it changed is as before. Ops after it that need what it made are to be taken out too."""
+        self.graph.erase(next(op for op in self.graph.recorded if op.id == number))
+
+    def markAsOutput(self, name: str) -> None:
+        """Makes a tensor a further output, by its name."""
+        self.graph.output_tensor(self.graph.get_tensor(name))
+
+    def topoCons(self) -> TopoCons:
+        """Gives the orders of ops that programs ask for beside that of their calls: none."""
+        return TopoCons()
+
+    def as_graph(self) -> Graph:
+        """Gives the graph of PopXL."""
+        return self.graph
 
     def getOpSchedule(self, requireOptimalSchedule: bool = False) -> list[Op]:
         """Gives the ops in the order in which they happen, which is that of their calls."""

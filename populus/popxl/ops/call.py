@@ -29,6 +29,7 @@ class CallSiteInfo:
         self._graph, self._inputs, self._outputs, self._became = graph, tuple(inputs), tuple(outputs), dict(became)
         self._before = [t.ssa for t in inputs]
         self._op: Op | None = None
+        self._modified: list[Tensor] = []  # inputs of the graph whose change is the parent's too
 
     @property
     def called_graph(self) -> Graph:
@@ -86,14 +87,36 @@ class CallSiteInfo:
 
         Raises ValueError for a tensor that is not passed in, or that has another value by now.
         """
-        slot = self.parent_to_graph(parent_tensor)
+        self._modify(self.parent_to_graph(parent_tensor), parent_tensor)
+
+    def _modify(self, slot: Tensor, parent_tensor: Tensor) -> None:
+        if slot not in self._modified:
+            self._modified.append(slot)
         if slot not in self._became:
             return
         if parent_tensor.ssa not in (self._before[self._inputs.index(parent_tensor)], self._became[slot]):
             raise WrongValue(f"{parent_tensor.id} was changed after the call; say right after it that the call changes it")
-        parent_tensor.assign(self._became[slot])
-        if self._op is not None:
-            self._op.changed.append(parent_tensor)
+        with parent_tensor.graph.inside(self._op):
+            parent_tensor.assign(self._became[slot])
+
+    def modify_as(self, other: CallSiteInfo) -> None:
+        """Makes the changes of inputs that another site of the graph states the parent's here too."""
+        for slot in other._modified:
+            self._modify(slot, self._inputs[self._graph.inputs.index(slot)])
+
+    def has_input(self, t: Tensor) -> None:
+        """Takes a further input, which `connectInTensor` passes in."""
+        self._inputs = (*self._inputs, t)
+        self._before.append(t.ssa)
+
+    def outputs_are(self, outputs: Iterable[Tensor]) -> None:
+        """Gives these tensors as what comes out."""
+        self._outputs = tuple(outputs)
+
+    def made_anew(self, other: CallSiteInfo, op: Op) -> None:
+        """Tells of the same op what another site tells of it, now that it is made anew; its tensors stay."""
+        self._before, self._became, self._outputs = other._before, other._became, tuple(op.outputs)
+        self.modify_as(self)
 
 
 class ConditionalSiteInfo(CallSiteInfo):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ def _host_load(place: Tensor, h2d_stream: HostToDeviceStream, name: str | None) 
     graph = get_current_graph()
     if graph is graph.ir.main_graph:
         value = graph.input(graph.direct(h2d_stream, "load"), h2d_stream.shape, h2d_stream.dtype.held)
+        graph.undone_by(partial(graph.drop_argument, value))
         if name and name.isidentifier():
             value.name_hint = name
         return graph.tensor(value, f"{name or h2d_stream.name}_hostload")
@@ -53,7 +55,9 @@ def host_store(d2h_stream: DeviceToHostStream, t: Tensor) -> None:
     if t.graph is not graph:
         raise WrongValue(f"the tensor belongs to graph '{t.graph.name}', not to graph '{graph.name}'; pass it in as an input")
     if graph is graph.ir.main_graph:
-        graph.output(graph.direct(d2h_stream, "store"), t.ssa)
+        name = graph.direct(d2h_stream, "store")
+        graph.output(name, t.ssa)
+        graph.undone_by(partial(graph.drop_stored, name))
         return
     store_row(d2h_stream, t)
 

@@ -120,7 +120,9 @@ def _linked(op: Operation, lift: partial[Builder]) -> list[Builder]:
 def _lifted(functions: Mapping[str, FuncOp], known: Mapping[str, Builder], lifted: dict[str, Builder], made: Graph, name: str) -> Builder:
     """Gives the graph of a function: one that there is, or a new one, of a name that no other has."""
     if name in known:
-        return known[name]
+        if isinstance(found := known[name], Graph):
+            found.held = True
+        return found
     if name not in lifted:
         builder = Builder(made.ir.free(name))
         function = functions[name].clone()
