@@ -26,6 +26,7 @@ from populus.lowering.driver.inventory import arriving
 from populus.lowering.onnx.importer import import_onnx
 from populus.lowering.onnx.shape_inputs import deciding_inputs
 from populus.program.compile import compile
+from populus.program.options import EngineName, LevelName
 from populus.program.program import Program
 
 if TYPE_CHECKING:
@@ -44,9 +45,13 @@ class UnsupportedError(PopulusError):
 class Prepared(BackendRep):
     """A model that is compiled for the inputs of each run."""
 
-    def __init__(self, model: ModelProto, target: str, tiles: int | None, engine: str, host: bool = True, level: str = "poplar"):
+    def __init__(
+        self, model: ModelProto, target: str, tiles: int | None, engine: EngineName, host: bool = True, level: LevelName = "poplar"
+    ):
         self.model = model
-        self.target, self.tiles, self.engine, self.host, self.level = target, tiles, engine, host, level
+        self.target, self.tiles, self.host = target, tiles, host
+        self.engine: EngineName = engine
+        self.level: LevelName = level
         initial = {i.name for i in model.graph.initializer} | {i.values.name for i in model.graph.sparse_initializer}
         self.inputs: dict[str, ValueInfoProto] = {i.name: i for i in model.graph.input if i.name not in initial}
         self._programs: OrderedDict[object, tuple[Program, dict[str, Array]]] = OrderedDict()
@@ -116,8 +121,8 @@ class Backend(OnnxBackend):
     target: ClassVar[str] = "host"
     tiles: ClassVar[int | None] = 16
     host: ClassVar[bool] = True  # False refuses models that need the host (strings, images)
-    level: ClassVar[str] = "poplar"  # the level to run: poplar on tiles, those above on whole arrays
-    engine: ClassVar[str | None] = None  # None: POPULUS_ENGINE, or auto
+    level: ClassVar[LevelName] = "poplar"  # the level to run: poplar on tiles, those above on whole arrays
+    engine: ClassVar[EngineName | None] = None  # None: POPULUS_ENGINE, or auto
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
@@ -129,7 +134,7 @@ class Backend(OnnxBackend):
             raise UnsupportedError(f"there is no device '{device}'; the only one is CPU")
         copy = ModelProto()
         copy.CopyFrom(model)
-        engine = cls.engine or os.environ.get("POPULUS_ENGINE", "auto")
+        engine = cls.engine or cast("EngineName", os.environ.get("POPULUS_ENGINE", "auto"))
         return Prepared(copy, cls.target, cls.tiles, engine, cls.host, cls.level)
 
     @classmethod

@@ -23,7 +23,7 @@ from populus.lowering.driver.inventory import Row
 from populus.lowering.driver.plausible_sizes import Plausible, inventory_at_plausible_sizes
 from populus.lowering.onnx.custom_ops import custom_ops
 from populus.lowering.stablehlo.to_popart import judged
-from populus.tools.command import add_model, dims_of, values_of, whole
+from populus.tools.command import add_model, dims_of, typed, values_of, whole
 from populus.tools.output import Json, add_json, say_written, shown, write_json
 from populus.tools.output import console as make_console
 
@@ -88,7 +88,7 @@ def execute(args: argparse.Namespace) -> int:
     write_json(args, result)
     say_written(console, args.json)
     if missing:
-        print(f"populus: {args.model}: {len(missing)} of {len(rows)} nodes cannot be compiled", file=sys.stderr)
+        print(typed(f"populus: {args.model}: {len(missing)} of {len(rows)} nodes cannot be compiled"), file=sys.stderr)
     return 1 if missing else 0
 
 

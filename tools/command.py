@@ -106,6 +106,18 @@ class _Model(argparse.Action):
 
     def __call__(self, parser: object, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
         namespace.model = values if values is None else model_path(values)
+        if values is not None and namespace.model != values:
+            _TYPED[str(namespace.model)] = str(values)
+
+
+_TYPED: dict[str, str] = {}  # the names that users typed, by the paths that they stand for
+
+
+def typed(text: str) -> str:
+    """Puts the names that the user typed, such as `vgg19`, in the place of the paths that they stand for."""
+    for path, name in _TYPED.items():
+        text = text.replace(path, name)
+    return text
 
 
 def _require_model(args: argparse.Namespace) -> None:
@@ -116,6 +128,7 @@ def _require_model(args: argparse.Namespace) -> None:
         raise UsageError("the following arguments are required: MODEL (--help lists the options)")
     if args.example is not None:
         args.model = str(net(args.example))
+        _TYPED[args.model] = args.example
 
 
 def dims_of(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
@@ -297,7 +310,7 @@ def line_of(tool: str, error: BaseException) -> str:
         case _:
             notes = [f" {note}" for note in getattr(error, "__notes__", []) if note.startswith("in the pass ")]
             message = f"internal error{''.join(notes)}: {type(error).__name__}: {error} (--debug shows where)"
-    return printable(f"{tool}: {_shortened(' '.join(message.split()))}")
+    return printable(f"{tool}: {_shortened(typed(' '.join(message.split())))}")
 
 
 _LIMITS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE)

@@ -16,6 +16,7 @@ from populus.dialects.support.constraints import OneOf, WholeWithin, Within
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, is_float
 from populus.program.compile import compile
+from populus.program.options import EngineName, LevelName
 from populus.program.program import Program
 from populus.write.builder import Builder
 
@@ -122,7 +123,7 @@ class OpModel:
                     break
 
     def run(
-        self, module: ModuleOp, inputs: dict[str, Array], *, level: str = "poplar", tiles: int = 1, engine: str = "numpy"
+        self, module: ModuleOp, inputs: dict[str, Array], *, level: LevelName = "poplar", tiles: int = 1, engine: EngineName = "numpy"
     ) -> dict[str, Array]:
         """Runs a model at a level."""
         self.doing = f"running it at {level}" + (f" on {tiles} tiles, engine {engine}" if level == "poplar" else "")

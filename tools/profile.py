@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,13 +14,15 @@ from rich.table import Table
 from populus.dialects.poplar.target import KIB, Spec
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.output_files import replacing
+from populus.lowering.poplar.allocate import TooLargeError
+from populus.program.program import Program
 from populus.tools.output import console as make_console
 from populus.tools.output import say_written, shown, to_standard_output
 from populus.tools.progress import working
 from populus.tools.report.page import html
 from populus.tools.report.record import read, record, text_of
 from populus.tools.report.record_types import Record
-from populus.tools.report.what_if import Machine, WhatIf, what_if
+from populus.tools.report.what_if import Machine, WhatIf, tiles_that_suffice, what_if
 from populus.tools.run import add_compile_arguments, program_of
 from populus.tools.weightless import without_weights
 
@@ -54,7 +57,31 @@ def profiled(args: argparse.Namespace) -> int:
     before = None if args.before is None else read(args.before)
     if args.what_if:
         return _what_if(args, console)
-    data = read(args.model) if Path(args.model).suffix == ".json" else record(program_of(args, "poplar"), Path(args.model).name)
+    if Path(args.model).suffix == ".json":
+        show(args, console, read(args.model), before)
+        return 0
+    try:
+        program = program_of(args, "poplar")
+    except TooLargeError:
+        _show_too_large(args, console, before)
+        raise
+    show(args, console, record(program, Path(args.model).name), before)
+    return 0
+
+
+def _show_too_large(args: argparse.Namespace, console: Console, before: Record | None) -> None:
+    """Writes the profile of a program as it was planned, beyond the memory of its machine, and prints the tiles that it needs."""
+    above = program_of(args, "popops")
+    planned = above.pipeline.with_options("poplar-allocate", beyond=True)
+    show(args, console, record(Program(above.source, planned, replace(above.options, level="poplar")), Path(args.model).name), before)
+    with working(f"fitting {args.model} into machines"):
+        found = tiles_that_suffice(above, Spec.of(args.target, args.tiles))
+    answer = "no number of its tiles that was tried suffices" if found is None else f"{found[0]:,} tiles suffice: --target '{found[1]}'"
+    console.print(answer, markup=False)
+
+
+def show(args: argparse.Namespace, console: Console, data: Record, before: Record | None) -> None:
+    """Writes the files that the arguments ask for, and prints the tables."""
     for path, text in ((args.json, lambda: text_of(data)), (args.html, lambda: html(data, before))):
         if path == "-":
             (to_standard_output if path is args.json else sys.stdout.write)(text())
@@ -65,7 +92,6 @@ def profiled(args: argparse.Namespace) -> int:
     console.print()
     console.print(hottest(data))
     say_written(console, args.json, args.html)
-    return 0
 
 
 def totals(data: Record, before: Record | None) -> Table:

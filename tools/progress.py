@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+from populus.tools.command import typed
 from populus.tools.output import Terminal
 
 
 @contextmanager
 def stages(what: str) -> Generator[Callable[[int, str], None], None, None]:
     """Shows a spinner; gives a function to call with the number and name of each stage as it begins."""
-    console = Terminal(stderr=True)
+    what, console = typed(what), Terminal(stderr=True)
     if not console.is_terminal:
         yield lambda number, name: None
         return

@@ -31,7 +31,7 @@ from populus.program.ready import is_ready
 from populus.runtime.differences import RTOL
 from populus.runtime.ranks import world
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
-from populus.tools.command import Proposed, UsageError, add_model, amount, bounds_of, buckets_of, dims_of, values_of, whole
+from populus.tools.command import Proposed, UsageError, add_model, amount, bounds_of, buckets_of, dims_of, typed, values_of, whole
 from populus.tools.judges import judging
 from populus.tools.output import Json, add_json, described, say_written, shown, write_json
 from populus.tools.output import console as make_console
@@ -212,7 +212,7 @@ def execute(args: argparse.Namespace) -> int:
     write_json(args, result)
     say_written(console, args.outputs, args.profile, args.json)
     for line in failed:
-        print(f"populus: {args.model}: {line}", file=sys.stderr)
+        print(typed(f"populus: {args.model}: {line}"), file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -230,7 +230,7 @@ def machine(kind: str, **numbers: Any) -> Target:
     known = own if kind == "ipu" else {**own, **{f.name: f for f in fields(Mesh)}, "formats": None}
     for field in numbers:
         if field not in known:
-            raise PopulusError(f"machine '{name}' has no field '{field}'{did_you_mean(field, known)}; of kind {kind}: {', '.join(known)}")
+            raise PopulusError(f"machine '{name}' has no field '{field}'{did_you_mean(field, known)}")
     missing = [n for n, f in known.items() if n not in numbers and (f is None or f.default is MISSING)]
     if missing:
         raise PopulusError(f"machine '{name}': no {', '.join(missing)}; a machine of kind {kind} states each")
@@ -289,16 +289,30 @@ def mesh_target(mesh: Mesh, **stated: Any) -> Target:
     return made
 
 
+def _of_another_type(target: Target) -> str | None:
+    """Returns the first field that is no text, truth value or tuple where one is expected, as a user's file may have it; or None."""
+    for name, kind, expected in (("name", str, "a text"), ("judged", str, "a text"), ("joins", bool, "True or False")):
+        if not isinstance(value := getattr(target, name), kind):
+            return f"{name} = {value!r}; expected {expected}"
+    for name, kind, expected in (("types", Attribute, "element types, such as (f32, i32)"), ("lacks", str, "names, such as ('pool',)")):
+        value: Any = getattr(target, name)
+        if not isinstance(value, tuple) or not all(isinstance(entry, kind) for entry in cast("tuple[Any, ...]", value)):
+            return f"{name} = {value!r}; expected a tuple of {expected}"
+    return None
+
+
 def impossible(target: Target) -> str | None:
     """Returns the reason why no machine has these numbers; None if one may."""
+    if why := _of_another_type(target):
+        return why
     for name in sorted(INTEGER_FIELDS):
-        if not isinstance(getattr(target, name), int):
+        if not isinstance(getattr(target, name), int) or isinstance(getattr(target, name), bool):
             return f"{name} = {getattr(target, name)}; expected a whole number"
         if (value := getattr(target, name)) < (0 if name in MAY_BE_0 else 1):
             return f"{name} = {value}; expected at least {0 if name in MAY_BE_0 else 1}"
     clock: Any = target.clock_hz
-    if not isinstance(clock, (int, float)) or not 0 < clock < math.inf:
-        return f"clock_hz = {target.clock_hz}; expected cycles per second"
+    if isinstance(clock, bool) or not isinstance(clock, (int, float)) or not 0 < clock < math.inf:
+        return f"clock_hz = {clock!r}; expected cycles per second"
     for name in ("exchange_bytes", "vector_bytes", "copy_bytes", "reserved_bytes"):
         if (value := getattr(target, name)) >= target.tile_bytes and value:
             return f"{name} = {value} is not less than the tile's memory, tile_bytes = {target.tile_bytes}"

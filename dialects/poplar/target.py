@@ -31,7 +31,7 @@ from populus.dialects.poplar.machines.graphcore import BOW, GC2, GC200
 from populus.dialects.poplar.machines.host import HOST
 from populus.dialects.poplar.machines.n150 import N150
 from populus.dialects.poplar.machines.p150 import P150
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, option
 from populus.dialects.support.registries import registry
 
 __all__ = [
@@ -135,9 +135,10 @@ class Spec:
 
     @staticmethod
     def of(text: str, tiles: int | None = None) -> Spec:
-        """Reads a user's text: `gc200`, or `gc200, tiles=64, tile_bytes=300000`. The argument `tiles` replaces the number of tiles.
+        """Reads a user's text: `gc200`, or `gc200, tiles=64, tile_bytes=300000`. The argument `tiles` is how many of its tiles to use.
 
-        Raises PopulusError for another form, an unknown preset or field, and a number that no machine has.
+        Raises PopulusError for another form, an unknown preset or field, a number that no machine has, and for more tiles than this
+        machine has. A CPU's tiles are of software, so it has any number.
         """
         name, *rest = (part.strip() for part in text.split(","))
         overrides: dict[str, int] = {}
@@ -147,6 +148,10 @@ class Spec:
                 raise PopulusError(f"target '{text}': '{part}' is not FIELD=N, such as tiles=64")
             overrides[field] = int(number)
         if tiles is not None:
+            if name != HOST.name and tiles > (most := make_target(name, tuple(overrides.items())).tiles):
+                larger = ", ".join([name, *(f"{f}={n}" for f, n in {**overrides, "tiles": tiles}.items())])
+                hint = option(f"--target '{larger}'", f"target='{larger}'")
+                raise PopulusError(f"tiles = {tiles}, and a {name} has {most}; {hint} is a machine with more")
             overrides["tiles"] = tiles
         spec = Spec(name, tuple(overrides.items()))
         spec.target()

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
 from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, ParamOp, StorageOp
-from populus.dialects.poplar.target import KIB, Target
+from populus.dialects.poplar.target import KIB, PRESETS, Target
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import bytes_of
 from populus.lowering.poplar.map import spread
@@ -29,7 +29,8 @@ class PoplarAllocatePass(ModulePass):
     Tenants that share a tile do not overlap if their live ranges do, nor do they overlap data that a step
     receives. Constants are placed first, then the largest; if that fails, the order of first use is tried. `fit`:
     `first`, the lowest gap that is large enough, or `best`, the smallest. If memory is short, constants
-    replicated on several tiles are spread, as few bytes as suffice.
+    replicated on several tiles are spread, as few bytes as suffice. `beyond`: a program that does not fit has addresses
+    beyond the memory, so that its profile can be seen.
 
     The highest address in use, including a step's temporaries, is the graph's attribute `peak_tile_bytes`. Raises
     PopulusError for a variable without layout, and for a model that does not fit. Bit for bit.
@@ -37,19 +38,20 @@ class PoplarAllocatePass(ModulePass):
 
     name = "poplar-allocate"
     fit: str = "first"
+    beyond: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for graph in op.body.block.ops:
             if isinstance(graph, GraphOp):
-                allocate(graph, self.fit)
+                allocate(graph, self.fit, self.beyond)
 
 
 class TooLargeError(PopulusError):
     """A program that the memory of the tiles does not hold."""
 
 
-def allocate(graph: GraphOp, fit: str = "first") -> None:
-    """Sets the addresses of a graph. Raises PopulusError if it does not fit its target, and for an unknown `fit`."""
+def allocate(graph: GraphOp, fit: str = "first", beyond: bool = False) -> None:
+    """Sets the addresses of a graph. Raises PopulusError for an unknown `fit`, and without `beyond` if it does not fit its target."""
     if fit not in FITS:
         raise PopulusError(f"fit = '{fit}'{did_you_mean(fit, FITS)}")
     target = graph.machine
@@ -62,13 +64,17 @@ def allocate(graph: GraphOp, fit: str = "first") -> None:
         if top <= room:
             break
         if not without_copies(all_tenants, target, top - room):
+            if beyond:
+                placed = placed or _placed(all_tenants, target, fit)
+                top = _top(all_tenants, placed)
+                break
             last = max(range(len(placed)), key=lambda i: placed[i] + all_tenants[i].largest, default=None)
             tile = used.tile
             if last is not None:
                 tenant = all_tenants[last]
                 tile = (tenant.start + int(tenant.bytes.argmax())) % target.tiles
             raise TooLargeError(_too_much(target, top, tile, used))
-    if why := _too_much_outside(graph, target):
+    if (why := _too_much_outside(graph, target)) and not beyond:
         raise TooLargeError(why)
     graph.attributes[PEAK] = IntegerAttr(top, i64)
     for tenant, address in zip(all_tenants, placed):
@@ -148,12 +154,21 @@ def _top(all_tenants: Sequence[Tenant], addresses: Sequence[int]) -> int:
 
 
 def _too_much(target: Target, needed: int, tile: int, used: Usage) -> str:
-    largest = ", ".join(f"'{label}' {_kib(bytes)}" for label, bytes in used.largest[:NAMED])
-    room = target.room
+    largest = ", ".join(f"{_first(label)} {_kib(bytes)}" for label, bytes in used.largest[:NAMED])
+    room, preset = target.room, PRESETS.get(target.name)
+    advice = "populus profile MODEL --what-if finds the machine that suffices"
+    if preset is not None and target.tiles < preset.tiles:
+        advice = f"use more of its {preset.tiles:,} tiles"
     return (
-        f"the model needs {_kib(needed)} on tile {tile} at step '{used.label}', {_kib(needed - room)} more than the {_kib(room)} of "
-        f"{target.name}; largest: {largest}{', ...' if len(used.largest) > NAMED else ''}; use more tiles or a target with more memory"
+        f"the model needs {_kib(needed)} on tile {tile} at step {_first(used.label)}, {_kib(needed - room)} more than the {_kib(room)} of "
+        f"{target.name}; largest: {largest}{', ...' if len(used.largest) > NAMED else ''}; {advice}"
     )
+
+
+def _first(label: str) -> str:
+    """Formats the first of the names that a label joins, and counts the others: the message has several labels in one line."""
+    first, *others = label.split(" + ")
+    return f"'{first.strip(chr(39))}'" + (f" + {len(others)} more" if others else "")
 
 
 def _too_much_outside(graph: GraphOp, target: Target) -> str | None:

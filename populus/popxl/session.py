@@ -24,6 +24,7 @@ from populus.popxl.streams import DeviceToHostStream, HostToDeviceStream, Stream
 from populus.popxl.tensor import Constant, HostScalarTensor, State, Variable
 from populus.popxl.utils import _to_device_info, held, seen  # pyright: ignore[reportPrivateUsage]
 from populus.program.compile import compile
+from populus.program.options import EngineName
 from populus.program.program import Program
 from populus.program.replicas import Replicas
 from populus.program.stepper import Schedule, Stepper
@@ -55,7 +56,7 @@ class Session:
         weights_to_host_on_exit: bool = True,
         *,
         tiles: int | None = None,
-        engine: str = "auto",
+        engine: EngineName = "auto",
     ):
         self.ir, self.weights_to_host_on_exit = ir, weights_to_host_on_exit
         machines = 1 if device_desc == "cpu" else ir.replication_factor
@@ -88,7 +89,7 @@ class Session:
                 array[row] = part.reshape(array[row].shape)
         return each
 
-    def _compile(self, tiles: int | None, engine: str) -> Program:
+    def _compile(self, tiles: int | None, engine: EngineName) -> Program:
         """Compiles the Ir, or loads it from the folder that the session options name."""
         options, folder = self.ir.session_options, None
         if options.enableEngineCaching:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from inspect import Signature, signature  # which dataclasses have imported
 from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from populus.program.source import Model
 
 
-def compile(model: Model, **options: Any) -> Program:
-    """Compiles a model: `populus.program.compile.compile`, whose keywords these are.
+def _front(model: Model, **options: Any) -> Program:
+    """Compiles a model, or loads what an earlier `compile` of its file kept.
 
     The program of an `.onnx` file is kept as a library where a C compiler builds one, unless `cache` is False. Other processes load that
     without importing the compiler, as long as the files, the options, this package and the CPU are the same. This process runs it too, so
@@ -33,6 +34,36 @@ def compile(model: Model, **options: Any) -> Program:
     if keep(program, place, begun) and (found := place.find(lambda: program)) is not None:
         return cast("Program", found)
     return program
+
+
+class _Described:
+    # Calls `_front`. Its signature and its documentation are those of the compiler, which only `help` and notebooks import.
+
+    def __init__(self) -> None:
+        self.__name__ = self.__qualname__ = "compile"
+        self.__module__ = "populus"
+
+    def __call__(self, model: Model, **options: Any) -> Program:
+        return _front(model, **options)
+
+    def __get__(self, instance: object, owner: type | None = None) -> object:
+        """Binds it as functions are bound; `inspect` takes what binds for a function, and so does `help`."""
+        return self if instance is None else partial(self, cast("Any", instance))
+
+    @property
+    def __signature__(self) -> Signature:
+        from populus.program import compile as api
+
+        return signature(api.compile)
+
+    @property
+    def __doc__(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        from populus.program import compile as api
+
+        return api.compile.__doc__
+
+
+compile = _Described()
 
 
 def _compiled(model: Model, options: dict[str, Any]) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,6 +24,7 @@ from populus.program.options import CompileOptions
 from populus.program.padding import UnequalSizesError
 from populus.program.program import Program
 from populus.program.signature import Signature
+from populus.runtime.built.given import array_of
 
 if TYPE_CHECKING:
     from onnx import ValueInfoProto
@@ -90,6 +91,10 @@ class OpenProgram(Program):
 
     @property
     def names(self) -> Mapping[str, Mapping[int, str]]:
+        return self._names
+
+    @property
+    def _taken(self) -> Collection[str]:
         return self._names
 
     @property
@@ -208,13 +213,11 @@ class OpenProgram(Program):
         return tuple(sorted(found.items()))
 
     def _sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:
-        import numpy as np
-
         found: dict[str, tuple[int, str]] = {}
         for name, dimensions in self.names.items():
             if name not in inputs:
                 raise PopulusError(f"input '{name}' is missing{did_you_mean(name, inputs)}")
-            shape = np.shape(inputs[name])
+            shape = array_of(name, inputs[name], PopulusError).shape
             for d, dimension in dimensions.items():
                 if d >= len(shape):
                     raise PopulusError(f"input '{name}' has shape {list(shape)}; the model states a dimension '{dimension}' at {d}")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
 from populus.dialects.poplar.target import PARTIALS, Spec
 from populus.dialects.signature.bounded_dimensions import EXPECTED, are_bounds
@@ -25,10 +25,16 @@ from populus.runtime.engine import choice
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-CHOICES = tuple(choice.ENGINES)
-ENGINES = tuple(name for name in CHOICES if name != "auto")
+CHOICES = cast("tuple[EngineName, ...]", tuple(choice.ENGINES))
+ENGINES: tuple[EngineName, ...] = tuple(name for name in CHOICES if name != "auto")
 
 ACCURACIES = {"exact": 0, "standard": 2, "fast": 4}  # largest side of a tile of Winograd's algorithm
+
+EngineName: TypeAlias = Literal["auto", "native", "numpy", "strict"]
+"""An engine of ours. One of a loaded file is a text, too, of which a type checker does not know."""
+
+LevelName: TypeAlias = Literal["onnx", "popart", "popops", "poplar"]
+AccuracyName: TypeAlias = Literal["exact", "standard", "fast"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -58,6 +64,13 @@ def check_size(name: str, entry: object) -> None:
         raise PopulusError(f"dims['{name}'] is {entry!r}; expected at least 0")
 
 
+def _check_kind(options: object, name: str, kind: type | tuple[type, ...], expected: str) -> None:
+    """Raises PopulusError for an option of another type, which a user may give all the same."""
+    value: object = getattr(options, name)
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        raise PopulusError(f"{name} = {value!r}; expected {expected}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class MachineOptions:
     """The machine, the engine, and the user's files.
@@ -74,19 +87,26 @@ class MachineOptions:
     target: str = "host"
     tiles: int | None = None
     dims: Dims | None = None
-    engine: str = "auto"
-    level: str = "poplar"
+    engine: EngineName = "auto"
+    level: LevelName = "poplar"
     load: Sequence[str | os.PathLike[str]] = ()
     threads: int | None = None
-    partials: str | None = None
-    optimise: str | None = None
+    partials: Literal["f32", "f16"] | None = None
+    optimise: Literal["balanced", "cycles", "memory"] | None = None
 
     def extensions(self) -> tuple[extensions.Extension, ...]:
         """Loads the files of `load`; gives them after the extensions that the process already has. Raises PopulusError."""
+        if isinstance(self.load, str | os.PathLike):
+            raise PopulusError(f"load = {os.fspath(self.load)!r}; expected a list of files, such as [{os.fspath(self.load)!r}]")
         return tuple({e.module.__name__: e for e in (*extensions.known(), *map(extensions.read, self.load))}.values())
 
     def check(self) -> None:
         """Raises PopulusError for unknown names and values that do not fit together. A loaded file may define target and engine."""
+        for name in ("target", "engine", "level", "partials", "optimise"):
+            _check_kind(self, name, str, "a text")
+        for name in ("tiles", "threads"):
+            _check_kind(self, name, int, "a whole number")
+        _check_kind(self, "dims", Mapping, "a dict of sizes by name")
         if self.engine not in choice.ENGINES:
             raise PopulusError(f"no engine '{self.engine}'{did_you_mean(self.engine, choice.ENGINES)}")
         if self.level not in LEVELS:
@@ -150,12 +170,19 @@ class CompileOptions(MachineOptions):
     buckets: Sequence[int] = BUCKETS
     exact: bool = False
     example_inputs: Sequence[object] | None = None
-    accuracy: str = "standard"
+    accuracy: AccuracyName = "standard"
     progress: Callable[[int, str], None] | None = None
 
     def check(self) -> None:
         """Raises PopulusError for an invalid machine, and for a sample that the engine does not support."""
         super().check()
+        _check_kind(self, "accuracy", str, "a text")
+        _check_kind(self, "sample", int, "a whole number")
+        for name in ("values", "bounds"):
+            _check_kind(self, name, Mapping, "a dict by name")
+        _check_kind(self, "pipeline", (str, os.PathLike, Pipeline), "a name, a file or a Pipeline")
+        if not isinstance(self.cache, bool):
+            _check_kind(self, "cache", (str, os.PathLike), "True, False or a folder")
         check_buckets(self.buckets)
         for name, most in (self.bounds or {}).items():
             if not isinstance(most, int) or isinstance(most, bool) or most < 0:  # pyright: ignore[reportUnnecessaryIsInstance], of users
@@ -221,6 +248,8 @@ class Keywords(Generic[P, O]):
             given = [bound.pop(p.name) for p in own if p.name in bound]
             return function(*given, self._options(**bound))
 
+        described = (f"{kind.__doc__}".partition("\n")[2] for kind in reversed(inspect.getmro(cast("type", self._options))[:-1]))
+        call.__doc__ = "\n\n".join([inspect.getdoc(function) or "", *(inspect.cleandoc(text) for text in described)])
         call.__signature__ = signature  # pyright: ignore[reportAttributeAccessIssue], which help() and IDEs read
         return call
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from html import escape
@@ -32,6 +32,7 @@ from populus.program.options import CompileOptions
 from populus.program.signature import Signature, computed
 from populus.program.source import Source, level_of
 from populus.program.watch import watch
+from populus.runtime.built.given import Inputs, by_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -134,14 +135,22 @@ class Program:
             self._modules["poplar"] = self._lowered(ctx, module, "poplar", self.timings, progress, cache=(cache, key))
         return True
 
-    def run(self, inputs: Mapping[str, Any]) -> Arrays:
+    def run(self, inputs: Inputs) -> Arrays:
         """Runs the program and gives the outputs by name, as new arrays.
 
-        `inputs`: arrays by name, with the shapes and types of `signature`. Raises PopulusError for inputs that do not match the model.
+        `inputs`: arrays by name, with the shapes and types of `signature`, or the array of the only input; tensors of PyTorch
+        are arrays, too. `program(inputs)` is the same. Raises PopulusError for inputs that do not match the model.
         Several threads may run one program: on the poplar level they take turns, above it they run in parallel.
         Different programs run in parallel. Inputs are read only until this returns.
         """
-        return self.run_at(self.level, inputs)
+        return self.run_at(self.level, by_name(inputs, self._taken, PopulusError))
+
+    __call__ = run
+
+    @property
+    def _taken(self) -> Collection[str]:
+        """The names of the inputs."""
+        return self.signature.inputs
 
     def spread(self, inputs: Mapping[str, Any], orders: int = 20) -> dict[str, float]:
         """Measures how far each output moves under other orders of sums: the largest difference, relative to its largest element.

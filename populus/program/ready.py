@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from populus.program.program import Program
     from populus.program.signature import Signature
+    from populus.runtime.built.given import Inputs
     from populus.runtime.built.library import BuiltProgram
 
 MAGIC = b"populus ready 1\n"
@@ -140,7 +141,7 @@ class ReadyProgram:
         self._full: Program | None = None
         self._making = Guard()
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    def run(self, inputs: Inputs) -> dict[str, NDArray[Any]]:
         """Runs the program, as `Program.run` does. A mistake is left to the compiled model, which words it."""
         if self._full is None and _is_plain():
             try:
@@ -148,6 +149,8 @@ class ReadyProgram:
             except ProgramError:
                 pass
         return self._program().run(inputs)
+
+    __call__ = run
 
     @cached_property
     def signature(self) -> Signature:

@@ -22,6 +22,7 @@ from populus.dialects.signature.valid_lengths import Bounded, bounded, trimmed
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, option
 from populus.dialects.support.element_types import dtype_of, tensor
 from populus.program.padding import Padding
+from populus.runtime.built.given import array_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -140,7 +141,7 @@ class Signature:
                 self._check_shape(name, array.shape)
                 arrays[name] = array
                 continue
-            array, dtype = np.asarray(inputs[name]), dtype_of(type.element_type)
+            array, dtype = array_of(name, inputs[name], PopulusError), dtype_of(type.element_type)
             if name in self.pairs.inputs and array.dtype.kind == "c" and array.dtype.itemsize == 2 * dtype.itemsize:
                 array = as_pairs(array)
             if array.dtype.type is np.void and array.dtype.itemsize == dtype.itemsize:

@@ -15,6 +15,7 @@ from populus.dialects.support.element_types import dtype_of
 from populus.dialects.support.guard import Guard
 from populus.program.padding import UnequalSizesError
 from populus.program.signature import Signature, computed
+from populus.runtime.built.given import Inputs, by_name
 from populus.runtime.engine.states import check_states
 
 if TYPE_CHECKING:
@@ -102,11 +103,12 @@ class Stateful:
         self._sessions: WeakKeyDictionary[Keeping, Session] = WeakKeyDictionary()  # of programs that the open program keeps
         self._latest: Session | None = None  # the only one whose memory is in use
 
-    def run(self, inputs: Mapping[str, Any]) -> Arrays:
+    def run(self, inputs: Inputs) -> Arrays:
         """Runs on the other inputs, with the states that the run before left; gives the other outputs by name.
 
         Raises PopulusError for inputs that do not match the model, for a state among them, and for a state that would exceed its bound.
         """
+        inputs = by_name(inputs, [name for name in self._types if name not in self.pairs], PopulusError)
         for name in self.pairs:
             if name in inputs:
                 raise PopulusError(f"input '{name}' is a state, which the program keeps; set('{name}', array) replaces it")
@@ -126,6 +128,8 @@ class Stateful:
             except UnequalSizesError:
                 program = self.program.sized_for({**inputs, **states})
             return self._run_outside(program, inputs, states)
+
+    __call__ = run
 
     def reset(self) -> None:
         """Makes all states what they were before the first run."""

@@ -18,6 +18,7 @@ from populus.lowering.popart.autodiff import PopartAutodiffPass
 from populus.lowering.popart.seed import PopartSeedPass
 from populus.lowering.popart.training_names import accumulated_name, gradient_name
 from populus.program.compile import compile
+from populus.program.options import EngineName
 from populus.program.replicas import Place
 from populus.program.stepper import Schedule, Stepper
 from populus.torch_backend.export import Exported, reached, reads
@@ -37,7 +38,7 @@ class Machine:
 
     target: str = "gc200"
     tiles: int | None = None
-    engine: str = "auto"
+    engine: EngineName = "auto"
     narrow: bool = False
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from populus.dialects.support.errors import ProgramError, checked
+from populus.runtime.built.given import Inputs, array_of, by_name
 from populus.runtime.built.types import TYPES
 
 if TYPE_CHECKING:
@@ -60,23 +61,27 @@ class BuiltProgram:
             library.populus_close(self._session)
             library.populus_unload(self._model)
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+    def run(self, inputs: Inputs) -> dict[str, Array]:
         """Runs the program and gives the outputs by name, as new arrays.
 
+        `inputs`: arrays by name, or the array of the only input. `program(inputs)` is the same.
         Raises ProgramError for an input that is missing, unknown, or of another shape or element type, and for a value that the
         model refuses.
         """
+        inputs = by_name(inputs, self.inputs)
         if unknown := [name for name in inputs if name not in self.inputs]:
             raise ProgramError(f"the program has no input '{unknown[0]}'; it has {_listed(self.inputs)}")
         if missing := [name for name in self.inputs if name not in inputs]:
             raise ProgramError(f"input '{missing[0]}' is missing ({_text(self.inputs[missing[0]])})")
-        given = [_fitting(f"input '{name}'", inputs[name], type) for name, type in self.inputs.items()]
+        given = [_fitting(f"input '{name}'", array_of(name, inputs[name]), type) for name, type in self.inputs.items()]
         taken = [np.empty(*type) for type in self.outputs.values()]
         with self._lock:
             _place(self._given, given)
             _place(self._taken, taken)
             self._run(self._given, self._taken)
         return dict(zip(self.outputs, taken))
+
+    __call__ = run
 
     def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Callable[[], None]:
         """Gives a function that runs the program on these arrays, and writes the results into those of `outputs`.

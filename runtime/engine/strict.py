@@ -151,5 +151,5 @@ def check_tile_memory(graph: GraphOp) -> None:
         largest = ", ".join(f"'{label}' {bytes}" for label, bytes in used.largest[:3])
         raise PopulusError(
             f"{where(graph)}: at '{used.label}', tile {used.tile} holds {used.peak_bytes} bytes ({largest}); {machine.name} has {room} "
-            f"a tile (tile_bytes - reserved_bytes); more tiles would help"
+            f"a tile (tile_bytes - reserved_bytes)"
         )

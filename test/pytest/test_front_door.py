@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import pydoc
+import subprocess
+import sys
 import webbrowser
+from dataclasses import fields
+from importlib import metadata
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,6 +18,9 @@ from onnx import TensorProto, helper, save
 
 import populus
 from populus import PopulusError
+from populus.lowering.driver.phases import LEVELS
+from populus.program.options import ACCURACIES, AccuracyName, CompileOptions, EngineName, LevelName
+from populus.runtime.engine.choice import ENGINES
 from populus.runtime.session import Session
 
 INFO = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 4]) for n in "xy"]
@@ -62,6 +72,64 @@ def test_what_is_no_model_is_refused(model, message):
         populus.compile(model)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_help_of_compile_has_every_option():
+    described = inspect.signature(populus.compile)
+    for field in fields(CompileOptions):
+        assert field.name in described.parameters
+        assert f"`{field.name}`" in (populus.compile.__doc__ or ""), field.name
+    shown = pydoc.render_doc(populus.compile, renderer=pydoc.plaintext)
+    assert "compile(model" in shown
+    assert "`accuracy`: `exact` computes" in shown
+    assert len(str(described)) < 1600, "a default of a hundred numbers is not shown whole"
+
+
+def test_literals_of_options_name_what_there_is():
+    assert get_args(EngineName) == ("auto", "native", "numpy", "strict")
+    assert set(get_args(EngineName)) == set(ENGINES)
+    assert get_args(LevelName) == tuple(LEVELS)
+    assert get_args(AccuracyName) == tuple(ACCURACIES)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tiles": "all"}, "tiles = 'all'; expected a whole number"),
+        ({"tiles": True}, "tiles = True; expected a whole number"),
+        ({"threads": "2"}, "threads = '2'; expected a whole number"),
+        ({"sample": 1.5}, "sample = 1.5; expected a whole number"),
+        ({"target": 200}, "target = 200; expected a text"),
+        ({"engine": 3}, "engine = 3; expected a text"),
+        ({"engine": "natvie"}, "no engine 'natvie'; did you mean 'native'?"),
+        ({"level": 1}, "level = 1; expected a text"),
+        ({"accuracy": 2}, "accuracy = 2; expected a text"),
+        ({"dims": [1]}, "dims = [1]; expected a dict of sizes by name"),
+        ({"bounds": [1]}, "bounds = [1]; expected a dict by name"),
+        ({"values": [1]}, "values = [1]; expected a dict by name"),
+        ({"buckets": "64"}, "buckets = '64'; ascending sizes of at least 1 are expected, such as [64, 128, 512]"),
+        ({"buckets": 64}, "buckets = 64; ascending sizes of at least 1 are expected, such as [64, 128, 512]"),
+        ({"pipeline": 3}, "pipeline = 3; expected a name, a file or a Pipeline"),
+        ({"cache": 3}, "cache = 3; expected True, False or a folder"),
+        ({"load": "ops.py"}, "load = 'ops.py'; expected a list of files, such as ['ops.py']"),
+        ({"target": "gc200", "tiles": 5000}, "tiles = 5000, and a gc200 has 1472; target='gc200, tiles=5000' is a machine with more"),
+    ],
+)
+def test_an_option_of_another_type_or_size_is_told_in_one_line(options, message):
+    with pytest.raises(PopulusError) as refused:
+        populus.compile(MODEL, **options)
+    assert str(refused.value) == message
+
+
+def test_the_version_is_that_of_the_package():
+    assert populus.__version__ == metadata.version("populus-tiles")
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, populus; print('importlib.metadata' in sys.modules, populus.__version__)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["False", populus.__version__], "it is looked up when it is asked for"
 
 
 def test_example_inputs_are_for_torch_alone():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 
 from populus.dialects.poplar import GraphOp, StorageOp
-from populus.dialects.poplar.target import KIB, Spec
+from populus.dialects.poplar.target import KIB, Spec, Target
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import size_in_bytes
 from populus.lowering.driver.pipeline import Pipeline
@@ -56,12 +56,7 @@ def what_if(program: Program, spec: Spec) -> WhatIf:
     Takes 20 to 30 times as long as the passes below `popops`. Raises PopulusError for a model that is already a tile program.
     """
     machine = spec.target()
-    if "popops" not in program.levels:
-        raise PopulusError("the model is already a tile program, with fixed plans; give it at a higher level")
-
-    @cache
-    def made(**changed: int) -> GraphOp | None:
-        return _compiled(program, Spec(spec.name, tuple({**dict(spec.overrides), **changed}.items())))
+    made = _machines(program, spec)
 
     def with_kib(kib: int) -> bool:
         return kib * KIB > machine.reserved_bytes and made(tile_bytes=kib * KIB) is not None
@@ -72,15 +67,43 @@ def what_if(program: Program, spec: Spec) -> WhatIf:
 
     itself = made()
     kib = smallest(machine.tile_bytes // KIB, MOST_KIB, with_kib)
-    field, together = ("tiles", 1) if machine.mesh is None else ("rows", machine.mesh.grid[0])  # a mesh loses whole rows of its grid
-    tiles = smallest(machine.tiles // together, MOST_TILES // together, lambda n: made(**{field: n}) is not None)
+    tiles, changed = _fewest_tiles(machine, made)
     graph = itself or (made(tile_bytes=kib * KIB) if kib is not None else None)
     return WhatIf(
         machine_of(machine.tiles),
         machine_of(kib and kib * KIB, tile_bytes=(kib or 0) * KIB),
-        machine_of(tiles and tiles * together, **{field: tiles or 0}),
+        machine_of(tiles, **changed),
         () if graph is None else reasons(graph),
     )
+
+
+def tiles_that_suffice(program: Program, spec: Spec) -> tuple[int, str] | None:
+    """Finds a machine with as few tiles as the program needs: their number, and the text of the target; None if none was found.
+
+    Raises PopulusError for a model that is already a tile program.
+    """
+    tiles, changed = _fewest_tiles(spec.target(), _machines(program, spec))
+    overrides = {**dict(spec.overrides), **changed}
+    return None if tiles is None else (tiles, ", ".join([spec.name, *(f"{name}={value}" for name, value in overrides.items())]))
+
+
+def _machines(program: Program, spec: Spec) -> Callable[..., GraphOp | None]:
+    """Gives a function that compiles the program for the machine with other numbers; None where it does not fit. It keeps results."""
+    if "popops" not in program.levels:
+        raise PopulusError("the model is already a tile program, with fixed plans; give it at a higher level")
+
+    @cache
+    def made(**changed: int) -> GraphOp | None:
+        return _compiled(program, Spec(spec.name, tuple({**dict(spec.overrides), **changed}.items())))
+
+    return made
+
+
+def _fewest_tiles(machine: Target, made: Callable[..., GraphOp | None]) -> tuple[int | None, dict[str, int]]:
+    """Finds the fewest tiles that hold a program, and the field that says so: a mesh loses whole rows of its grid."""
+    field, together = ("tiles", 1) if machine.mesh is None else ("rows", machine.mesh.grid[0])
+    found = smallest(machine.tiles // together, MOST_TILES // together, lambda n: made(**{field: n}) is not None)
+    return found and found * together, {field: found or 0}
 
 
 def smallest(start: int, most: int, holds: Callable[[int], bool]) -> int | None:

@@ -77,8 +77,8 @@ def test_what_does_not_fit_even_so_says_by_how_much_and_what_is_to_blame():
     with pytest.raises(PopulusError) as caught:
         compiled(6144)
     assert re.fullmatch(
-        r"the model needs \d+ KiB on tile \d at step '[^']+', \d+ KiB more than the 2 KiB of gc200; largest: '[^']+' \d+ KiB, .*; "
-        r"use more tiles or a target with more memory \(in poplar-allocate\)",
+        r"the model needs \d+ KiB on tile \d at step '[^']+' \+ \d+ more, \d+ KiB more than the 2 KiB of gc200; "
+        r"largest: '[^']+' \d+ KiB, .*; use more of its 1,472 tiles \(in poplar-allocate\)",
         str(caught.value),
     ), caught.value
 

@@ -220,7 +220,7 @@ def test_load_program_imports_numpy_and_nothing_else(folder):
     )
     others, ours = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
     assert others == "[]"
-    assert ours == "built dialects errors guard library runtime support types"  # each takes a millisecond or more
+    assert ours == "built dialects errors given guard library runtime support types"  # each takes a millisecond or more
 
 
 def test_the_library_needs_only_the_c_library(folder):

@@ -402,7 +402,7 @@ def test_a_model_that_does_not_fit_is_told_in_one_line():
         allocate(holding(200000))
     assert str(error.value) == (
         "the model needs 782 KiB on tile 0 at step 'w', 162 KiB more than the 620 KiB of gc200; largest: 'conv/W' 782 KiB; "
-        "use more tiles or a target with more memory"
+        "use more of its 1,472 tiles"
     )
 
 

@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import re
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -219,6 +220,26 @@ def test_what_if_names_machines_that_are_just_enough(populus, net):
     chain = what_if(populus_package.compile(b.module(), target="gc200", tiles=4, level="popops"), Spec.of("gc200", 4))
     assert chain.tile_bytes is not None
     assert chain.tile_bytes.streamed > 0, "variables wait outside the tiles on the smallest machine"
+
+
+def test_what_does_not_fit_has_a_page_and_the_number_of_tiles_that_suffice(populus, net, tmp_path):
+    page, data = tmp_path / "p.html", tmp_path / "p.json"
+    small = ("profile", net, "--target", "gc200, tile_bytes=6000", "--tiles", 2)
+    found = populus(*small, "--html", page, "--json", data)
+    assert found.status == 1
+    assert found.err.count("\n") == 1
+    assert "the model needs 14 KiB on tile 0" in found.err
+    assert "use more of its 1,472 tiles" in found.err
+    summary = read(data)["summary"]
+    assert summary["fits"] is False
+    assert summary["peak_tile_bytes"] > 6000
+    assert "memory" in page.read_text()
+    said = re.search(r"(\d+) tiles suffice: --target '(.*)'", found.out)
+    assert said is not None, found.out
+    assert populus("profile", net, "--target", said[2]).status == 0
+    assert populus("profile", net, "--target", f"gc200, tile_bytes=6000, tiles={int(said[1]) - 1}").status == 1
+    whole = populus("profile", net, "--target", "gc200, tile_bytes=4097")
+    assert "populus profile MODEL --what-if finds the machine that suffices" in whole.err, "it has no more tiles to use"
 
 
 def test_what_if_says_what_it_would_take(populus, net):

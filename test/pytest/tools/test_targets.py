@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
+
 from benchmarks.models import transformer
-from populus.dialects.poplar.target import PRESETS
+from populus.dialects.poplar.target import PRESETS, machine
+from populus.dialects.support.diagnostics import PopulusError
 
 
 def test_all_machines_are_listed_with_what_judges_them(populus, tmp_path: Path):
@@ -37,3 +41,36 @@ def test_the_fewest_tiles_of_a_mesh_are_whole_rows(populus, tmp_path: Path):
     assert got.status == 0
     (line,) = (line for line in got.out.splitlines() if line.startswith("fewest tiles"))
     assert line.split()[2] == "4"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"clock_hz": "1e9"}, "clock_hz = '1e9'; expected cycles per second"),
+        ({"clock_hz": True}, "clock_hz = True; expected cycles per second"),
+        ({"tiles": "64"}, "tiles = 64; expected a whole number"),
+        ({"tiles": True}, "tiles = True; expected a whole number"),
+        ({"tiles": 0}, "tiles = 0; expected at least 1"),
+        ({"types": "f32"}, "types = 'f32'; expected a tuple of element types, such as (f32, i32)"),
+        ({"types": ("f32",)}, "types = ('f32',); expected a tuple of element types, such as (f32, i32)"),
+        ({"lacks": "pool"}, "lacks = 'pool'; expected a tuple of names, such as ('pool',)"),
+        ({"joins": "yes"}, "joins = 'yes'; expected True or False"),
+        ({"judged": 3}, "judged = 3; expected a text"),
+    ],
+)
+def test_a_field_of_another_type_is_told_in_one_line(fields, message):
+    with pytest.raises(PopulusError) as refused:
+        machine("ipu", **{"name": "m", "tiles": 64, "tile_bytes": 65536, "clock_hz": 1e9, **fields})
+    assert str(refused.value) == f"machine 'm': {message}"
+    with pytest.raises(PopulusError, match="machine 'm' has no field 'tile'; did you mean 'tiles'?"):
+        machine("ipu", name="m", tile=64)
+
+
+def test_the_page_of_machines_has_the_numbers_of_a_gc200():
+    page = (Path(__file__).parents[3] / "docs" / "new-target.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")]
+    found = {name: row[2] for row in rows if len(row) == 3 for name in [*re.findall(r"`(\w+)`", row[0])][:1]}
+    numbers = {n: int(v.split(",")[0]) for n, v in found.items() if re.fullmatch(r"\d+(, \d+)?", v)}
+    assert {"tiles", "tile_bytes", "exchange_bytes", "conv_macs", "link_bytes"} <= numbers.keys()
+    assert numbers == {n: getattr(PRESETS["gc200"], n) for n in numbers}
+    assert float(found["clock_hz"]) == PRESETS["gc200"].clock_hz
