@@ -17,17 +17,18 @@ from populus.dialects import popart
 from populus.dialects.data import constant_value
 from populus.dialects.onnx.sizes import size
 from populus.dialects.signature import output_names, state_names
+from populus.dialects.signature.bounded_dimensions import sizes
 from populus.dialects.signature.valid_lengths import Bounded
 from populus.dialects.signature.valid_lengths import bound as record_bound
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import dtype_of, is_float
+from populus.dialects.support.element_types import dtype_of, is_float, shape_of
 from populus.lowering.onnx.dynamic_sizes import Bound
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, Rules, element, shape
 from populus.lowering.onnx.to_popart.formula import Term
 from populus.lowering.onnx.to_popart.masks import Place
 from populus.lowering.onnx.to_popart.tensor import element_positions, gathered, sliced
-from populus.lowering.onnx.valid_sizes import is_counted, size_of
+from populus.lowering.onnx.valid_sizes import VALID, is_counted, size_of
 
 MOST_ROWS = 4096  # rows that Unique compares pairwise
 MOST_COLUMNS = 64  # columns of such a row, one comparison each
@@ -139,21 +140,28 @@ def nonzero(c: Conversion) -> Output:
 def compress(c: Conversion) -> Output:
     """Converts Compress: the slices whose condition is true; a short condition continues with false.
 
-    Source: ONNX Compress-11.
+    A constant condition gives a result of a known size, unless it was too large for the inference to read, or is
+    constant only now. Source: ONNX Compress-11.
     """
     x, condition = c.input(0), c.input(1)
     if c.get("axis") is None:
         x = c.reshape(x, (math.prod(shape(x)),))
     axis = c.axis(len(shape(x)))
     known = constant_value(condition)
-    if known is not None:
-        return gathered(c, x, [i for i, selected in enumerate(known) if selected], axis)
+    if known is not None and not _bounded(c, axis, int(known.sum())):
+        return gathered(c, x, known.nonzero()[0].tolist(), axis)
     most = min(shape(x)[axis], shape(condition)[0])
     order = [axis, *(d for d in range(len(shape(x))) if d != axis)]
     rows = sliced(c, c.transpose(x, order), {0: (0, most, 1)})
     slices, count = packed(c, Term(c, sliced(c, condition, {0: (0, most, 1)})), rows, most)
     counted(c, 0, axis, count)
     return c.transpose(slices, [order.index(d) for d in range(len(order))])
+
+
+def _bounded(c: Conversion, axis: int, count: int) -> bool:
+    """Tells whether the inference gave the first output a bound, not `count` elements along an axis."""
+    inferred = c.op.output(0)
+    return bool(sizes(c.op, VALID)) and (c.masks is None or (inferred is not None and shape_of(inferred.type)[axis] != count))
 
 
 def unique(c: Conversion) -> list[Output]:

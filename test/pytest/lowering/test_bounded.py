@@ -62,6 +62,23 @@ def test_a_condition_that_is_computed_compresses_when_it_runs():
     np.testing.assert_array_equal(program.run({"x": x, "x2": other})["y"], [5, 7])
 
 
+LONG = 70_000  # elements: types are inferred without such a constant
+
+
+@pytest.mark.parametrize("condition", ["some", "all", "the first", "computed"])
+def test_a_long_condition_that_is_constant_compresses(condition):
+    given = {"some": np.arange(LONG) % 3 > 0, "all": np.full(LONG, True), "the first": np.arange(LONG) < 5}.get(condition)
+    known = np.arange(LONG) % 3 == 0 if given is None else given
+    nodes = [make_node("Compress", ["x", "c" if given is not None else "d"], ["y"]), make_node("ReduceMax", ["y"], ["z"], keepdims=0)]
+    nodes = nodes if given is not None else [make_node("Not", ["c"], ["d"]), *nodes]
+    proto = model(nodes, {"x": [LONG]}, {"y": TensorProto.FLOAT, "z": TensorProto.FLOAT})
+    proto.graph.initializer.append(from_array(~known if given is None else known, "c"))
+    x = np.arange(LONG, dtype=F)
+    outputs = populus.compile(proto, tiles=4).run({"x": x})
+    np.testing.assert_array_equal(outputs["y"], x[known])
+    assert outputs["z"] == x[known].max()
+
+
 def test_what_cannot_be_computed_with_such_a_result_is_refused():
     nodes = [make_node("NonZero", ["x"], ["y"]), make_node("Unique", ["y"], ["z"])]
     said = "Unique-.*the size of what it reads depends on the data; Unique is not among the ops that tiles compute then"
