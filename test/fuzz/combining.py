@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log
+from math import log, log2
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,18 @@ def finest(x: Span) -> float | None:
     return x.step or None
 
 
+def product(size: float, n: int) -> Span:
+    """The span of products of n numbers up to `size`; a float's range ends at 2^1024."""
+    most = size**n if n * log2(size) < 1023 else 2.0**1023
+    return Span(-most, most)
+
+
 REDUCED: dict[str, tuple[tuple[int, ...], float, float, Callable[[Span, int], Span]]] = {
     "ReduceSum": ((*FLOATS, I32, I64), -1e4, 1e4, lambda s, n: Span(n * s.low if s.low < 0 else 0, n * max(s.high, 0), finest(s))),
     "ReduceMean": ((*FLOATS, I32), -1e4, 1e4, lambda s, n: Span(min(s.low, 0), max(s.high, 0))),
     "ReduceMax": ((*FLOATS, I32, I64), -np.inf, np.inf, lambda s, n: s),
     "ReduceMin": ((*FLOATS, I32, I64), -np.inf, np.inf, lambda s, n: s),
-    "ReduceProd": ((*WIDE, I32, I64), -4, 4, lambda s, n: Span(-(max(s.size, 1) ** n), max(s.size, 1) ** n)),
+    "ReduceProd": ((*WIDE, I32, I64), -4, 4, lambda s, n: product(max(s.size, 1), n)),
     "ReduceL1": ((*FLOATS, I32), -1e4, 1e4, lambda s, n: Span(0, n * s.size, finest(s))),
     "ReduceL2": (FLOATS, -30, 30, lambda s, n: Span(0, n * s.size)),
     "ReduceSumSquare": ((*FLOATS, I32), -30, 30, lambda s, n: Span(0, n * s.size**2)),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
 from fuzz.drawing import Array
 
@@ -109,12 +109,12 @@ def known(model: ModelProto) -> str | None:
     """Why a model is not compared; None if it is."""
     opset = model.opset_import[0].version
     rows = [row for row in DIFFERENCES if row.since <= opset <= row.until]
-    found = shape_inference.infer_shapes(model).graph
-    infos = [*found.input, *found.value_info, *found.output]
+    graphs = list(_graphs(shape_inference.infer_shapes(model).graph))
+    infos = [v for graph in graphs for v in (*graph.input, *graph.value_info, *graph.output)]
     types = {v.name: v.type.tensor_type.elem_type for v in infos}
     shapes = {v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in infos}
-    constants = {t.name: numpy_helper.to_array(t) for t in found.initializer}
-    nodes = list(_nodes(list(found.node)))
+    constants = {t.name: numpy_helper.to_array(t) for graph in graphs for t in graph.initializer}
+    nodes = [node for graph in graphs for node in graph.node]
     constants |= {n.output[0]: numpy_helper.to_array(n.attribute[0].t) for n in nodes if n.op_type == "Constant"}
     shapes |= {name: a.shape for name, a in constants.items()}
     for node in nodes:
@@ -124,9 +124,10 @@ def known(model: ModelProto) -> str | None:
     return None
 
 
-def _nodes(nodes: list[NodeProto]) -> list[NodeProto]:
-    found = list(nodes)
-    for node in nodes:
+def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """Yields a graph and those of branches and loops inside of it."""
+    yield graph
+    for node in graph.node:
         for a in node.attribute:
-            found += _nodes(list(a.g.node)) if a.HasField("g") else []
-    return found
+            if a.HasField("g"):
+                yield from _graphs(a.g)
