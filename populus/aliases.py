@@ -7,14 +7,14 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from sysconfig import get_path
 from traceback import walk_tb
 from types import ModuleType, TracebackType
 
-from populus import compiled_ops
+from populus import compiled_ops, older_python
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.errors import printable
 from populus.dialects.support.package_hash import FOLDERS as OURS
@@ -65,10 +65,14 @@ class _Folders(MetaPathFinder):
 
 
 class _Bindings(MetaPathFinder, Loader):
-    """Finds the ops that popxl_addons would compile from C++: they are ours. Their compiler, cppimport, is an empty module."""
+    """Finds the ops that popxl_addons would compile from C++: they are ours.
+
+    The module that compiles, of cppimport, is empty, and so is cppimport itself if it is not installed.
+    """
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if fullname in ("cppimport", "cppimport.import_hook") or self._is_binding(fullname):
+        absent = fullname == "cppimport" and not PathFinder.find_spec("cppimport")
+        if absent or fullname == "cppimport.import_hook" or self._is_binding(fullname):
             return ModuleSpec(fullname, self, is_package=fullname == "cppimport")
         return None
 
@@ -108,11 +112,13 @@ def install() -> None:
     if FINDER not in sys.meta_path:
         sys.meta_path[:0] = FINDERS
     compiled_ops.install()
+    older_python.install()
 
 
 def uninstall() -> None:
     """Takes the names away again. Modules that were imported by them stay what they are."""
     compiled_ops.uninstall()
+    older_python.uninstall()
     if FINDER in sys.meta_path:
         sys.meta_path[:] = [f for f in sys.meta_path if f not in FINDERS]
     for name in [n for n in sys.modules if n.partition(".")[0] in NAMES]:

@@ -344,20 +344,22 @@ def test_adam_s_updater_counts_its_steps():
     assert found == pytest.approx((0.2 / (1 - 0.9**2)) / (np.sqrt(0.09 / (1 - 0.99**2)) + 1e-3), rel=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(3,), (3, 1)], ids=str)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_the_loss_of_labels_and_its_gradient(reduction: str):
+def test_the_loss_of_labels_and_its_gradient(reduction: str, shape: tuple[int, ...]):
     x, labels = np.random.default_rng(1).standard_normal((3, 4)).astype(np.float32), np.array([2, 0, 3], np.int32)
     ir = popxl.Ir()
     with ir.main_graph:
         probs = ops.softmax(popxl.variable(x), -1)
-        loss, gradient = ops.nll_loss_with_softmax_grad(probs, popxl.variable(labels), 2.0, ignore_index=0, reduction=reduction)
+        given = popxl.variable(labels.reshape(shape))
+        loss, gradient = ops.nll_loss_with_softmax_grad(probs, given, 2.0, ignore_index=0, reduction=reduction)
         outs = stored(loss), stored(gradient)
     with session(ir) as running:
         results = running.run()
     p = np.exp(x) / np.exp(x).sum(-1, keepdims=True)
     each = -np.log(p[np.arange(3), labels]) * (labels != 0)
     kept = (p - np.eye(4)[labels]) * (labels != 0)[:, None] * 2
-    expected = {"mean": (each.sum() / 2, kept / 2), "sum": (each.sum(), kept), "none": (each, kept)}[reduction]
+    expected = {"mean": (each.sum() / 2, kept / 2), "sum": (each.sum(), kept), "none": (each.reshape(shape), kept)}[reduction]
     for out, array in zip(outs, expected):
         np.testing.assert_allclose(results[out], array, rtol=1e-5, atol=1e-6)
 

@@ -33,7 +33,12 @@ def nll_loss(
 def nll_loss_with_softmax_grad(
     probs: Tensor, labels: Tensor, loss_grad: float | Tensor = 1, ignore_index: int | None = None, reduction: REDUCTION_TYPE = "mean"
 ) -> tuple[Tensor, Tensor]:
-    """Computes `nll_loss` of `probs = softmax(x)`, and the gradient of x: `loss_grad (probs - onehot(label))`, over the labels' number."""
+    """Computes `nll_loss` of `probs = softmax(x)`, and the gradient of x: `loss_grad (probs - onehot(label))`, over the labels' number.
+
+    Labels may have other dimensions than the probabilities, in the same order; the losses of reduction `none` have those of the labels.
+    """
+    if (given := labels.shape) != probs.shape[:-1] and labels.nelms * probs.shape[-1] == probs.nelms:
+        labels = reshape(labels, probs.shape[:-1])
     loss, chosen, counted, number = _loss(probs, labels, ignore_index, reduction, False)
     grad = sub(probs, chosen) if counted is None else mul(sub(probs, chosen), counted)
     scale = loss_grad if isinstance(loss_grad, Tensor) else kept(fixed(loss_grad, probs, dtypes.float32))
@@ -41,7 +46,7 @@ def nll_loss_with_softmax_grad(
         scale = reshape(scale, (*scale.shape, 1)) if reduction == "none" else reshape(scale, ())
     if reduction == "mean":
         scale = div(scale, cast_to(number, scale.dtype))
-    return loss, cast_to(mul(cast_to(grad, scale.dtype), scale), probs.dtype)
+    return reshape(loss, given) if reduction == "none" else loss, cast_to(mul(cast_to(grad, scale.dtype), scale), probs.dtype)
 
 
 def _loss(

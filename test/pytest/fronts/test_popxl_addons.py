@@ -77,6 +77,18 @@ def test_the_modules_in_c_are_ours_and_need_no_compiler(tmp_path):
     assert (got.stdout, got.stderr) == ("['RotaryPosEmbedOp']\nNo module named 'popxl_addons.ops.other_binding'\n", "")
 
 
+def test_the_package_that_compiles_keeps_its_other_modules(tmp_path):
+    folder = tmp_path / "cppimport"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "find.py").write_text("FOUND = 'its own'")
+    (folder / "import_hook.py").write_text("raise RuntimeError('compiles C++')")
+    (tmp_path / "train.py").write_text("import cppimport.import_hook\nfrom cppimport.find import FOUND\nprint(FOUND)")
+    command = [sys.executable, "-m", "populus", "run-program", "train.py"]
+    got = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (got.stdout, got.stderr) == ("its own\n", "")
+
+
 def test_an_op_is_made_by_the_names_of_its_tensors():
     module = binding("linear_layout.linear_layout_impl")
     ir = popxl.Ir()

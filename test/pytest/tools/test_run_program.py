@@ -92,9 +92,7 @@ def alone(folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_a_module_that_is_imported_leaves_the_function_of_its_name(tmp_path):
     (tmp_path / "train.py").write_text(dedent(MODULES))
-    got = subprocess.run(
-        [sys.executable, "-m", "populus", "run-program", "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    got = alone(tmp_path)
     assert (got.stdout, got.stderr) == ("call autodiff True\n", "")
 
 
@@ -102,10 +100,38 @@ def test_a_program_s_own_folders_come_before_packages_that_xdsl_installs(tmp_pat
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "ours.py").write_text("TEXT = 'ours'")
     (tmp_path / "train.py").write_text("from benchmarks.ours import TEXT\nprint(TEXT)")
-    got = subprocess.run(
-        [sys.executable, "-m", "populus", "run-program", "train.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    got = alone(tmp_path)
     assert (got.stdout, got.stderr) == ("ours\n", "")
+
+
+DATACLASSES = """
+    from dataclasses import dataclass, field
+
+    @dataclass
+    class Inner:
+        size: int = 3
+
+    @dataclass
+    class Outer:
+        inner: Inner = Inner(4)
+        named: Inner = field(default=Inner(5))
+
+    print(Outer().inner.size, Outer().named.size, Inner.__hash__)
+
+    try:
+        @dataclass
+        class Wrong:
+            sizes: list = []
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_a_dataclass_is_a_default_as_before_python_3_11(tmp_path):
+    (tmp_path / "train.py").write_text(dedent(DATACLASSES))
+    got = alone(tmp_path)
+    assert got.stdout == "4 5 None\nmutable default <class 'list'> for field sizes is not allowed: use default_factory\n", got.stderr
+    assert subprocess.run([sys.executable, "train.py"], cwd=tmp_path, capture_output=True, check=False).returncode == 1
 
 
 def test_a_program_may_replace_a_member_of_the_device_manager_by_a_call_of_another(program):
