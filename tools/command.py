@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
 
@@ -55,6 +56,10 @@ class ArgumentParser(argparse.ArgumentParser):
             value = getattr(found, action.dest, None)
             if action.nargs != argparse.REMAINDER and (value == "" or (isinstance(value, list) and "" in value)):
                 self.error(f"argument {'/'.join(action.option_strings) or action.metavar or action.dest}: the value is empty")
+        options = [name for action in self._actions for name in action.option_strings]
+        for name in (text.partition("=")[0] for text in rest if text.startswith("--")):
+            if near := get_close_matches(name, options, 1, 0.75):
+                self.error(f"no option '{name}'; did you mean '{near[0]}'?")
         return found, rest
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -69,6 +74,22 @@ class ArgumentParser(argparse.ArgumentParser):
             what = "command" if where == "COMMAND" else f"{where} choice"
             message = f"no {what} '{wrong}'{did_you_mean(wrong, choices)}"
         raise UsageError(f"{message} (--help lists the {'commands' if message.startswith('no command') else 'options'})")
+
+
+@contextmanager
+def of_arguments() -> Generator[None, None, None]:
+    """Makes a PopulusError of the block one about the arguments of the command: exit status 2."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except PopulusError as error:
+        raise UsageError(str(error)) from error
+
+
+def is_file(pipeline: str) -> bool:
+    """Tells whether the value of --pipeline is the name of a file, whose content, or lack, is no mistake of the arguments."""
+    return os.path.exists(pipeline) or "." in pipeline or os.sep in pipeline
 
 
 def whole(least: int) -> Callable[[str], int]:

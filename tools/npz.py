@@ -13,7 +13,7 @@ import zlib
 from typing import IO, TYPE_CHECKING, Any
 
 from populus.dialects.support.budget import check_bytes, check_shape
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, no_file
 from populus.dialects.support.errors import printable
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def read_npz(path: str) -> dict[str, NDArray[Any]]:
             check_bytes(sum(member.file_size for member in members), f"{path}: its arrays")
             return {member.filename.removesuffix(".npy"): _member(archive, member) for member in members}
     except FileNotFoundError:
-        raise PopulusError(f"{path}: no such file") from None
+        raise PopulusError(no_file(path)) from None
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
         raise PopulusError(printable(f"{path}: not a file of plain arrays: {' '.join(str(error).split())}")) from error
 

@@ -15,7 +15,8 @@ from xdsl.utils.exceptions import DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import VersionAction, xDSLOptMain
 
 from populus.dialects.data import Handle, blobs_of, load_blobs, save_blobs
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean, verify
+from populus.dialects.poplar.target import PRESETS
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, no_file, verify
 from populus.dialects.support.output_files import check_places, replacing
 from populus.dialects.table import DIALECTS
 from populus.lowering.driver import extensions
@@ -26,7 +27,7 @@ from populus.lowering.driver.phases import PHASES
 from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.lowering.stablehlo.importer import needs_jaxlib, read_text
 from populus.lowering.stablehlo.jaxlib_reader import generic_text
-from populus.tools.command import ArgumentParser, SourceError, UsageError, dims_of, reporting
+from populus.tools.command import ArgumentParser, SourceError, UsageError, dims_of, is_file, of_arguments, reporting
 from populus.tools.formats import TARGETS, WRITERS
 from populus.tools.judges import judging
 from populus.tools.mlir_opt import Expected, check_expected, dump, expected_errors, flat_pipeline, source_line
@@ -83,8 +84,16 @@ class PopulusOpt(xDSLOptMain):
             extension.register(self.ctx)
             self.available_passes.update(extension.passes)
         if self.args.target not in TARGETS:
+            name = self.args.target.partition(",")[0]
+            if name in PRESETS:
+                where = f"a machine is an option of passes, such as -p 'poplin-to-poplar{{target={name} tiles=64}}'"
+                raise UsageError(f"no output format '{self.args.target}'; {where}")
             raise UsageError(f"no output format '{self.args.target}'{did_you_mean(self.args.target, TARGETS)}")
-        self.passes = self._pipeline()
+        if self.args.pipeline is not None and is_file(self.args.pipeline):
+            self.passes = self._pipeline()  # what is wrong in a file is no mistake of the arguments
+        else:
+            with of_arguments():
+                self.passes = self._pipeline()
 
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         add = arg_parser.add_argument
@@ -209,7 +218,7 @@ class PopulusOpt(xDSLOptMain):
         name = self.args.input_file
         if name is not None:
             if not Path(name).is_file():
-                raise PopulusError(f"{name}: no such file" if not Path(name).exists() else f"{name}: not a file")
+                raise PopulusError(no_file(name) if not Path(name).exists() else f"{name}: not a file")
             if self.args.frontend is None and Path(name).suffix not in (".mlir", ".onnx"):
                 raise PopulusError(f"{name}: neither .mlir nor .onnx; state the format with -f")
         return super().prepare_input()

@@ -17,9 +17,10 @@ from rich.table import Table
 
 from populus.compare.engines import compare_engines
 from populus.compare.levels import Comparison, compare_levels
-from populus.dialects.poplar.target import PARTIALS
+from populus.dialects.poplar.target import PARTIALS, Spec
 from populus.dialects.support.diagnostics import did_you_mean
 from populus.lowering.driver.phases import LEVELS
+from populus.lowering.driver.pipeline import Pipeline
 from populus.program import compile as api
 from populus.program import front
 from populus.program.buckets import BUCKETS
@@ -31,7 +32,20 @@ from populus.program.ready import is_ready
 from populus.runtime.differences import RTOL
 from populus.runtime.ranks import world
 from populus.tools.arrays import ATOL, Agreement, compare, plain_arrays, read_arrays, write_npz
-from populus.tools.command import Proposed, UsageError, add_model, amount, bounds_of, buckets_of, dims_of, typed, values_of, whole
+from populus.tools.command import (
+    Proposed,
+    UsageError,
+    add_model,
+    amount,
+    bounds_of,
+    buckets_of,
+    dims_of,
+    is_file,
+    of_arguments,
+    typed,
+    values_of,
+    whole,
+)
 from populus.tools.judges import judging
 from populus.tools.output import Json, add_json, described, say_written, shown, write_json
 from populus.tools.output import console as make_console
@@ -95,9 +109,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check_engine(args: argparse.Namespace) -> None:
-    """Raises UsageError for an unknown engine, unless a file is loaded, which may define it."""
-    if args.engine not in CHOICES and not args.load:
+    """Raises UsageError for an unknown engine, machine or pipeline, unless a file is loaded, which may define it."""
+    if args.load:
+        return
+    if args.engine not in CHOICES:
         raise UsageError(f"no --engine choice '{args.engine}'{did_you_mean(args.engine, CHOICES)}")
+    with of_arguments():
+        Spec.of(args.target, args.tiles)
+        if not is_file(args.pipeline):
+            Pipeline.read(args.pipeline)
 
 
 def program_of(

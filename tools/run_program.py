@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from populus.aliases import installed, refusal
 from populus.dialects.poplar.target import Spec
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.diagnostics import PopulusError, did_you_mean, no_file
 from populus.dialects.support.output_files import replacing
 from populus.lowering.driver import extensions
 from populus.program.options import CHOICES
@@ -53,7 +53,7 @@ def execute(args: argparse.Namespace) -> int:
     watch = watch_of(given)
     path = Path(args.file)
     if not path.is_file():
-        raise PopulusError(f"{path}: {'a folder, not a file of Python' if path.is_dir() else 'no such file'}")
+        raise PopulusError(f"{path}: a folder, not a file of Python" if path.is_dir() else no_file(path))
     with ops_of(given["load"]), watching(watch), installed():
         status = run(path, arguments, args.debug)
     if given["profile"] is not None:

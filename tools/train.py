@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -89,6 +89,7 @@ def execute(args: argparse.Namespace) -> int:
     if not str(args.model).endswith(".onnx"):
         raise PopulusError(f"{args.model}: training needs an .onnx model")
     console = Terminal(highlight=False, soft_wrap=True, quiet=not first)
+    _say_unkept(console, args)
     data = read_arrays([args.data], [])
     held = None if args.validate is None else read_arrays([args.validate], [])
     lines = _Lines(console)
@@ -148,6 +149,22 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
+UNKEPT = "weights are not kept; --export FILE.onnx or --checkpoint DIR keeps them"
+
+
+def _say_unkept(console: Console, args: argparse.Namespace) -> None:
+    """Prints a note if nothing that the training makes of the weights is written."""
+    if args.export is None and args.checkpoint is None:
+        console.print(UNKEPT, style="dim", markup=False)
+
+
+def divergence(losses: Sequence[float], rate: float | None) -> Iterator[str]:
+    """Gives a line if the last loss is no number, or above ten times the first: training made the model worse."""
+    if len(losses) > 1 and not losses[-1] <= 10 * max(losses[0], 1e-6):
+        smaller = "a smaller --lr" if rate is None else f"an --lr below {rate:g}"
+        yield f"populus: the loss went from {losses[0]:.4g} to {losses[-1]:.4g}: training diverges; {smaller} may help, or --clip-norm"
+
+
 def _machine(args: argparse.Namespace) -> dict[str, Any]:
     """Gives the keywords of the machine and the engine."""
     names = ("target", "tiles", "engine", "threads", "load", "partials", "optimise")
@@ -160,6 +177,9 @@ def _sum_up(session: TrainingSession, args: argparse.Namespace, lines: _Lines) -
         lines.console.print(f"nothing to do: {args.checkpoint} has {session.steps} steps already; use more --epochs to continue")
     if session.skipped:
         lines.console.print(f"{session.skipped} steps were skipped, whose gradients overflowed; the loss scale is {session.loss_scale:g}")
+    for line in divergence(session.losses, args.lr):
+        print(line, file=sys.stderr)
+    _say_unkept(lines.console, args)
     if args.history is not None:
         _write_history(session, args.history)
 

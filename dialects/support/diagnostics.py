@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -190,6 +191,17 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Makes the end of a message about an unknown name: `; did you mean 'relu'?`, or the list of known names."""
     known = sorted(names)
     return nearest(name, known) or (f"; there are {', '.join(known)}" if known else "; there are none")
+
+
+def no_file(path: str | os.PathLike[str]) -> str:
+    """Makes the message about a file that is not there: `digitz.onnx: no such file; did you mean 'digits.onnx'?`."""
+    name = os.fspath(path)
+    folder, last = os.path.split(name)
+    try:
+        others = [other for other in os.listdir(folder or os.curdir) if os.path.splitext(other)[1] == os.path.splitext(last)[1]]
+    except OSError:
+        others = []
+    return f"{name}: no such file{nearest(last, others)}"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -116,7 +116,16 @@ class DiskCache:
     def write(self, name: str, content: bytes) -> None:
         """Stores a file. Without space or permission, nothing is stored and nothing is raised."""
         with contextlib.suppress(OSError), self.written(name) as partial:
-            partial.write_bytes(self.magic + hash_of(name, content) + content)
+            partial.write_bytes(self.framed(name, content))
+
+    def framed(self, name: str, content: bytes) -> bytes:
+        """Gives a file's bytes: its content after the hash that says it is whole."""
+        return self.magic + hash_of(name, content) + content
+
+    def warn_unwritable(self, error: Exception) -> None:
+        """Warns once that a program which should be kept cannot be."""
+        why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+        self._warn(f"keeps no program: {why}", "make it a folder that you can write,")
 
     @contextlib.contextmanager
     def written(self, name: str) -> Generator[Path, None, None]:

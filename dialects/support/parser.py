@@ -22,16 +22,16 @@ from xdsl.dialects.builtin import (
     TensorType,
     UnknownLoc,
 )
-from xdsl.ir import Attribute, Block, Operation, TypeAttribute
+from xdsl.ir import Attribute, AttributeInvT, Block, Operation, SSAValue, TypeAttribute
 from xdsl.irdl import base
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import AttrParser, Parser, UnresolvedOperand
 from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from populus.dialects.support.budget import check_nesting
-from populus.dialects.support.diagnostics import did_you_mean
+from populus.dialects.support.diagnostics import did_you_mean, nearest
 from populus.dialects.support.errors import printable
 from populus.dialects.support.lexer import Lexer
 
@@ -60,6 +60,7 @@ class _Element(Parser._TensorLiteralElement):  # pyright: ignore[reportPrivateUs
         return super().to_type(parser, type)
 
 
+_VALUE = re.compile(r"%[\w$.-]+")
 _SIZES = re.compile(r"[0-9]++(?:x[0-9]++(?!\.))*+")
 _TENSOR = re.compile(r"(?:!poplar\.)?tensor<[\w.]*+>", re.ASCII)
 _DENSE = base(RankedStructure[IntegerType | IndexType | AnyFloat | ComplexType])
@@ -79,7 +80,14 @@ class LocatingParser(Parser):
     def __init__(self, ctx: Context, input: str, name: str = "<unknown>"):
         super().__init__(ctx, "", name)
         self._tensors: dict[str, TypeAttribute] = {}  # by their text
+        self._uses: dict[str, Span] = {}  # the first of each value that was not defined there
         self._parser_state = ParserState(Lexer(Input(input, name)))
+
+    def resolve_operand(self, operand: UnresolvedOperand, type: AttributeInvT) -> SSAValue[AttributeInvT]:
+        """Finds an operand's value; notes where one that is not defined yet is used first."""
+        if operand.operand_name not in self.ssa_values:
+            self._uses.setdefault(operand.operand_name, operand.span)
+        return super().resolve_operand(operand, type)
 
     def parse_optional_type(self) -> TypeAttribute | None:
         """Parses a type, or gives None. A text has few tensor types, and each many times: one that was read is not read again."""
@@ -146,9 +154,16 @@ class LocatingParser(Parser):
         return (real, imag), Span(begin.start, end, begin.input)
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
-        """Parses a module. Raises ParseError, also if brackets or regions are nested deeper than Python's stack."""
+        """Parses a module. Raises ParseError, at its first use for a value that is never defined, and for what is nested too deeply."""
         try:
             return super().parse_module(allow_implicit_module)
+        except ParseError:
+            unknown = next((name for name in self.forward_ssa_references if name in self._uses), None)
+            if unknown is None or self._current_token.kind is not MLIRTokenKind.EOF:
+                raise
+            used = self._uses[unknown]
+            names = set(_VALUE.findall(used.input.content)) - {f"%{name}" for name in self.forward_ssa_references}
+            self.raise_error(f"%{unknown} is used and not defined{nearest(f'%{unknown}', names)}", used)
         except RecursionError:
             span = self._current_token.span
         raise ParseError(span, "nested too deeply to be read")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -36,14 +37,20 @@ def at(op: Operation, method: str) -> str:
         return ""
     code = getattr(inspect.unwrap(getattr(kind, method)), "__code__", None)
     file = file_of(kind)
-    return f" ({file}:{code.co_firstlineno})" if code is not None and code.co_filename == file else f" ({file})"
+    ours = code is not None and os.path.abspath(code.co_filename) == os.path.abspath(file)
+    return f" ({file}:{code.co_firstlineno})" if code is not None and ours else f" ({file})"
 
 
 def fault(op: Operation, method: str, error: BaseException) -> str:
-    """Formats an error: ``its `lower` raises KeyError: 'w' (own.py:33)``. The line is the innermost of the user's file."""
-    lines = [f"{f.filename}:{f.lineno}" for f in traceback.extract_tb(error.__traceback__) if f.filename == file_of(type(op))]
+    """Formats an error: ``its `lower` raises KeyError: 'w' (own.py:33)``. The line is the innermost of the user's file.
+
+    The member is the outermost of the file: a `forward` of the user's is called by an `infer` of ours.
+    """
+    file = os.path.abspath(file_of(type(op)))  # a file that was named by a relative path keeps that in its frames
+    found = [f for f in traceback.extract_tb(error.__traceback__) if os.path.abspath(f.filename) == file]
     said = " ".join(str(error).split())
-    return f"its `{method}` raises {type(error).__name__}{f': {said}' if said else ''}{f' ({lines[-1]})' if lines else at(op, method)}"
+    member, place = (found[0].name, f" ({found[-1].filename}:{found[-1].lineno})") if found else (method, at(op, method))
+    return f"its `{member}` raises {type(error).__name__}{f': {said}' if said else ''}{place}"
 
 
 def blamed(error: BaseException, file: str) -> str:

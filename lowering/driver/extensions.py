@@ -32,7 +32,7 @@ from populus.dialects.poplar.target import Target, is_ours
 from populus.dialects.poplar.target import register as register_target
 from populus.dialects.poplar.tile_program import TileCode
 from populus.dialects.support import registries
-from populus.dialects.support.diagnostics import PopulusError, option
+from populus.dialects.support.diagnostics import PopulusError, no_file, option
 from populus.dialects.support.errors import checked
 from populus.dialects.support.guard import Guard, once
 from populus.dialects.support.registries import registry
@@ -267,7 +267,7 @@ def _module_name(path: Path) -> str:
 def _run(path: Path) -> ModuleType:
     """Runs a Python file once for each content of it and of the modules that it imports; returns the module."""
     if not path.is_file():
-        raise PopulusError(f"{path}: no such file; {option('--load', 'load')} takes a Python file")
+        raise PopulusError(f"{no_file(path)}; {option('--load', 'load')} takes a Python file")
     name = _module_name(path)
     before = sys.modules.get(name)
     if before is not None:

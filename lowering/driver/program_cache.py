@@ -8,7 +8,6 @@ is a `DiskCache`: whole files or none, of this user alone.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -79,18 +78,21 @@ class ProgramCache:
         return made, signature
 
     def put(self, key: str, program: ModuleOp, signature: ModuleOp) -> None:
-        """Stores a program. Without space or permission, nothing is stored and nothing is raised."""
+        """Stores a program. Without space or permission, nothing is stored, and one warning says so."""
         name, weights = _names(key)
         blobs = blobs_of(program)
-        with contextlib.suppress(OSError, PopulusError):
+        try:
             stated = NO_WEIGHTS
             if blobs:  # weights first: then a stored program always has its weights
                 with self._disk.written(weights) as partial:
                     save_blobs(blobs, partial)
                     stated = size_and_header(partial)
             text = f"{stated}\n{text_of(signature, locations=True)}{BETWEEN}{text_of(program, locations=True)}"
-            self._disk.write(name, text.encode())
+            with self._disk.written(name) as partial:
+                partial.write_bytes(self._disk.framed(name, text.encode()))
             self._disk.trim()
+        except (OSError, PopulusError) as error:
+            self._disk.warn_unwritable(error)
 
 
 def size_and_header(weights: Path) -> str:

@@ -125,7 +125,9 @@ class Place:
                 Path(made, f"{self.key}.bin").chmod(0o600)
                 Path(made, f"{self.key}.bin").replace(self.disk.folder / f"{self.key}.bin")
                 library.replace(self.disk.folder / f"{self.key}.so")
-        except OSError:
+        except OSError as error:
+            if self.asked:
+                self.disk.warn_unwritable(error)
             return False
         self.disk.write(f"{self.key}.ready", "\n".join([digest, *lines]).encode())
         self.disk.trim()

@@ -13,7 +13,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from populus.dialects.support.constant_pool import sharing
-from populus.dialects.support.diagnostics import PopulusError, verify
+from populus.dialects.support.diagnostics import PopulusError, no_file, verify
 from populus.dialects.table import context
 from populus.lowering.driver import extensions
 from populus.lowering.driver.files import in_file, read_module
@@ -104,7 +104,7 @@ class Source:
         if isinstance(self.model, str | os.PathLike):
             path = Path(self.model)
             if not path.exists():
-                raise PopulusError(f"{path}: no such file")
+                raise PopulusError(no_file(path))
             if path.suffix == ".mlir":
                 self._refuse_dims(str(path))
                 return from_stablehlo(ctx, read_module(ctx, path))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from populus.dialects.onnx.types import element_numbered
 from populus.dialects.support.budget import check_shape
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, no_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +37,7 @@ def read_model(path: str | os.PathLike[str]) -> ModelProto:
     try:
         data = Path(path).read_bytes()
     except FileNotFoundError:
-        raise PopulusError(f"{name}: there is no such file") from None
+        raise PopulusError(no_file(name)) from None
     except OSError as error:
         raise PopulusError(f"{name}: {error.strerror or error}") from error
     model = ModelProto()

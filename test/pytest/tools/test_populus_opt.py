@@ -87,7 +87,15 @@ BAD_ARGUMENTS = {
 }
 
 
-USAGE = ("both ways to give passes", "an unknown argument", "an unknown format")
+USAGE = (
+    "an unknown pass names the nearest",
+    "a pipeline that is no pipeline is quoted",
+    "an unknown option of a pass names those there are",
+    "an unknown named pipeline names the nearest",
+    "both ways to give passes",
+    "an unknown argument",
+    "an unknown format",
+)
 
 
 @pytest.mark.parametrize("case", BAD_ARGUMENTS)

@@ -1,0 +1,164 @@
+"""Mistakes of the first hour: each is answered by one line that says what to do, and its exit status tells arguments from files."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import populus as package
+from populus.dialects.support.diagnostics import no_file
+from populus.tools.command import LONGEST, typed
+from populus.tools.train import UNKEPT, divergence
+
+OPS = """from populus.custom import *
+
+
+@irdl_op_definition
+class RectOp(UnaryOp):
+    '''`y = max(x, 0)`. Source: ONNX Relu-14.'''
+
+    name = "acme.rect"
+
+    def forward(self, x: Expr) -> Expr:
+        return {formula}
+"""
+MACHINE = """from populus.dialects.poplar.machine import machine
+
+MACHINE = machine(kind="ipu", name="edge", tile_bytes=65536, {fields})
+"""
+TEXT = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = popart.relu %xs : tensor<4xf32>
+
+  func.return %y : tensor<4xf32>
+}
+"""
+
+RUN = ("run", "digits.onnx")
+MISTAKES = {
+    "a file that is not there": (("run", "digitz.onnx"), 1, "digitz.onnx: no such file; did you mean 'digits.onnx'?"),
+    "a misspelt net": (("run", "squeezenett"), 1, "did you mean 'squeezenet'?"),
+    "a folder as model": (("run", "."), 1, ".: neither .onnx nor .mlir"),
+    "a misspelt target": ((*RUN, "--target", "gc20"), 2, "no target 'gc20'; did you mean 'gc200'?"),
+    "a misspelt engine": ((*RUN, "--engine", "natvie"), 2, "did you mean 'native'?"),
+    "a misspelt command": (("rum",), 2, "did you mean 'run'?"),
+    "a misspelt level": ((*RUN, "--level", "popop"), 2, "did you mean 'popops'?"),
+    "a misspelt option": ((*RUN, "--targett", "gc200"), 2, "no option '--targett'; did you mean '--target'?"),
+    "a misspelt pipeline": ((*RUN, "--pipeline", "inferense"), 2, "no pipeline 'inferense'; did you mean 'inference'?"),
+    "no tiles": ((*RUN, "--tiles", "0"), 2, "expected a whole number from 1 on, found '0'"),
+    "more tiles than there are": (
+        (*RUN, "--target", "gc200", "--tiles", "5000"),
+        2,
+        "tiles = 5000, and a gc200 has 1472; --target 'gc200, tiles=5000' is a machine with more",
+    ),
+    "a wrong shape": ((*RUN, "--inputs", "shape.npz"), 1, "has shape [4, 8, 8], expected [1, 1, 8, 8]"),
+    "a wrong dtype": ((*RUN, "--inputs", "dtype.npz"), 1, "array.astype('float32') converts it"),
+    "a wrong name of an input": ((*RUN, "--inputs", "name.npz"), 1, "no input 'imag'; did you mean 'image'?"),
+    "an array for an archive": ((*RUN, "--inputs", "one.npy"), 1, "expected one .npz file"),
+    "a truncated model": (("run", "short.onnx"), 1, "or only part of one (500 bytes)"),
+    "a text as a model": (("run", "text.onnx"), 1, "this is not an ONNX model, or only part of one (7 bytes)"),
+    "an undefined value": (("run", "undefined.mlir"), 1, "undefined.mlir:2:20: %xs is used and not defined; did you mean '%x'?"),
+    "a wrong name in a formula": (("check-op", "wrong.py"), 1, "its `forward` raises NameError: name 'maximun' is not defined"),
+    "an unknown field of a machine": (("targets", "--load", "tile.py"), 1, "no field 'tile'; did you mean 'tiles'?"),
+    "a text for a number of a machine": (("targets", "--load", "clock.py"), 1, "clock_hz = '1e9'; expected cycles per second"),
+    "nothing to run": (("run",), 2, "MODEL"),
+    "nothing at all": ((), 2, "COMMAND"),
+    "an input that is no file": ((*RUN, "--inputs", "."), 1, "expected one .npz file"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a model, and with files that have a mistake each."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(str(package.net("digits")), "digits.onnx")
+    content = Path("digits.onnx").read_bytes()
+    (name,) = package.compile("digits.onnx").signature.inputs
+    assert name == "image"
+    Path("short.onnx").write_bytes(content[:500])
+    Path("text.onnx").write_text("a text\n")
+    Path("undefined.mlir").write_text(TEXT)
+    Path("wrong.py").write_text(OPS.format(formula="maximun(x, 0.0)"))
+    Path("tile.py").write_text(MACHINE.format(fields="clock_hz=1e9, tile=64"))
+    Path("clock.py").write_text(MACHINE.format(fields='clock_hz="1e9", tiles=64'))
+    np.savez("shape.npz", image=np.zeros((4, 8, 8), np.float32))
+    np.savez("dtype.npz", image=np.zeros((1, 1, 8, 8)))
+    np.savez("name.npz", imag=np.zeros((1, 1, 8, 8), np.float32))
+    np.save("one.npy", np.zeros(3))
+    return tmp_path
+
+
+def test_each_mistake_is_answered_by_one_line(populus, folder):
+    wrong = {}
+    for mistake, (arguments, status, message) in MISTAKES.items():
+        found = populus(*arguments)
+        if found.status != status or message not in found.err or found.err.count("\n") != 1 or len(found.err) > LONGEST + 20:
+            wrong[mistake] = (found.status, found.err)
+    assert not wrong
+
+
+def test_a_file_that_is_not_there_has_a_near_one_of_its_kind(folder):
+    assert no_file("digitz.onnx").endswith("did you mean 'digits.onnx'?")
+    assert no_file(os.path.join("no", "digits.onnx")) == "no/digits.onnx: no such file"
+    assert no_file("digits.txt") == "digits.txt: no such file"
+
+
+def test_a_machine_is_no_output_format(populus_opt):
+    found = populus_opt("--target", "gc200")
+    assert found.status == 2
+    assert "'gc200'; a machine is an option of passes, such as -p 'poplin-to-poplar{target=gc200 tiles=64}'" in found.err
+
+
+WRITTEN = [(("-p", "popart-fus"), 2), (("--pipeline", "inferense"), 2), (("--pipeline", "p.txt"), 1)]
+
+
+@pytest.mark.parametrize(("arguments", "status"), WRITTEN)
+def test_a_pass_that_is_misspelt_is_a_mistake_of_the_arguments_or_of_a_file(populus_opt, folder, arguments, status):
+    Path("p.txt").write_text("popart-fus\n")
+    found = populus_opt("undefined.mlir", *arguments)
+    assert (found.status, found.err.count("\n")) == (status, 1)
+    assert "did you mean '" in found.err
+
+
+def test_the_first_use_of_a_value_is_where_it_is_not_defined(populus_opt, folder):
+    found = populus_opt("undefined.mlir")
+    assert found.err.startswith("populus-opt: undefined.mlir:2:20: %xs is used and not defined; did you mean '%x'?\n")
+
+
+def test_messages_name_a_net_as_it_was_typed(populus):
+    found = populus("run", "digits", "--dim", "n=4")
+    assert found.status == 1
+    assert found.err.startswith("populus: digits: ")
+    assert "site-packages" not in found.err
+    assert typed("plain text") == "plain text"
+
+
+def test_a_cache_that_cannot_be_written_is_told_once(populus, folder, monkeypatch):
+    Path("file").write_text("")
+    monkeypatch.setenv("POPULUS_CACHE", "file")
+    found = populus("run", "digits.onnx", "--cache")
+    assert found.status == 0
+    assert re.fullmatch(r"populus: cache folder file/populus-programs keeps no program: Not a directory: .* POPULUS_CACHE\n", found.err)
+    assert populus("run", "digits.onnx").err == "", "nobody asked to keep it"
+
+
+def test_training_says_that_weights_are_not_kept_and_that_it_diverges(populus, folder):
+    rng = np.random.default_rng(0)
+    np.savez("data.npz", image=rng.random((8, 1, 8, 8), np.float32), labels=rng.integers(0, 10, 8))
+    rows = ("train", "digits.onnx", "--data", "data.npz", "--labels", "labels", "--batch", 1)
+    found = populus(*rows)
+    if found.status:
+        pytest.fail(found.err)
+    assert found.out.count(UNKEPT) == 2, "at the start, and at the end"
+    kept = populus(*rows, "--export", "trained.onnx")
+    assert UNKEPT not in kept.out
+    (line,) = divergence([2.0, 1e6], 1000.0)
+    assert line == "populus: the loss went from 2 to 1e+06: training diverges; an --lr below 1000 may help, or --clip-norm"
+    assert list(divergence([2.0, float("nan")], None))
+    assert not list(divergence([2.0, 1.0], None))
+    diverging = populus(*rows, "--optimizer", "sgd", "--lr", 1e4, "--epochs", 3)
+    assert "training diverges" in diverging.err
