@@ -1,4 +1,4 @@
-"""Everything for an op of your own, under one name: `from populus.custom import *`, or the names that you need.
+"""Everything for an op or a pass of your own, under one name: `from populus.custom import *`, or the names that you need.
 
 @irdl_op_definition
 class CubeOp(UnaryOp):
@@ -12,11 +12,19 @@ class CubeOp(UnaryOp):
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects.builtin import TensorType, bf16, f16, f32, f64, i1, i8, i32, i64
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, TensorType, bf16, f16, f32, f64, i1, i8, i32, i64
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, result_def, var_operand_def, var_result_def
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
+from xdsl.rewriter import Rewriter
 
+from populus.dialects import popart
 from populus.dialects.expr import (
     Arg,
     Expr,
@@ -47,6 +55,7 @@ from populus.dialects.poplar.tile_code import BoolVector, IntVector, Vector, boo
 from populus.dialects.support.constraints import choice, elements, flag, number, numbers, tensors, text, texts, whole, wholes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor, ui8, ui32
+from populus.lowering.popart.rewriting import Pattern, Rewriting, made_by
 from populus.write.builder import function_of
 
 __all__ = [
@@ -54,14 +63,25 @@ __all__ = [
     "BinaryOp",
     "BoolVector",
     "ClassVar",
+    "Context",
     "ElementwiseOp",
     "Examples",
     "Expr",
     "Input",
     "IntVector",
+    "ModuleOp",
+    "ModulePass",
     "NoGradient",
+    "Operation",
+    "Pattern",
+    "PatternRewriter",
     "PopartOp",
     "PopulusError",
+    "RewritePattern",
+    "Rewriter",
+    "Rewriting",
+    "SSAValue",
+    "Sequence",
     "TensorType",
     "UnaryOp",
     "Vector",
@@ -76,6 +96,7 @@ __all__ = [
     "clamp",
     "codelet",
     "cos",
+    "dataclass",
     "element_type_of",
     "elements",
     "equal",
@@ -95,12 +116,14 @@ __all__ = [
     "ints",
     "irdl_op_definition",
     "log",
+    "made_by",
     "maximum",
     "minimum",
     "number",
     "numbers",
     "operand_def",
     "opt_operand_def",
+    "popart",
     "random_bits",
     "result_def",
     "rsqrt",

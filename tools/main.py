@@ -21,6 +21,7 @@ COMMANDS = {  # each is `populus.tools.<name>`, imported on use
     "export": "write a model at the level onnx or popart as an ONNX file",
     "check-op": "check the whole contract of the ops in a file",
     "new-op": "write a file with an op of your own, and its test",
+    "new-pass": "write a file with a pass of your own, and its test",
     "new-target": "write a file with a machine of your own, and its test",
     "cache": "show or clear the folders of compiled kernels and kept programs",
     "targets": "list the machines, and what judges their predictions",

@@ -109,25 +109,6 @@ kernels = read("kernels.py").module
 
 BLOCK
 """
-PATTERN = """from collections.abc import Sequence
-
-from xdsl.ir import SSAValue
-
-from populus.dialects import popart
-from populus.lowering.popart.rewriting import *
-
-
-BLOCK
-"""
-PASS = """from dataclasses import dataclass
-
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
-
-
-BLOCK
-"""
 CALLER = """#include <stdint.h>
 #include <stdio.h>
 #include "populus.h"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from blocks import givens
-from blocks.frames import CALLER, COUNT, GATHERED, KERNEL, NORM, PASS, PATTERN, WEIGHED
+from blocks.frames import CALLER, COUNT, GATHERED, KERNEL, NORM, WEIGHED
 from blocks.running import Frame, Page
 
 CLONE = "needs a clone of the repository; CI runs `make test`, `make docs` and `make packages` there"
@@ -58,8 +58,8 @@ PAGES: dict[str, Page] = {
         before={"count.py": givens.module_of_calls},
         framed={
             "# a hash starts": Frame("passes.txt", "BLOCK\n", ("populus-opt model.onnx --pipeline passes.txt --print-pipeline",)),
-            "class DoubleNegation": Frame("pattern.py", PATTERN, ("populus run model.onnx --load pattern.py",)),
-            "class PopopsCountPass": Frame("count.py", PASS, ()),
+            "class DoubleNegation": Frame("pattern.py", "BLOCK\n", ("populus run model.onnx --load pattern.py",)),
+            "class PopopsCountPass": Frame("count.py", "BLOCK\n", ()),
         },
     ),
     "docs/popart-api.md": Page(not_run={"python benchmarks": "needs a checkout of PopART's repository, and a clone of this one"}),
@@ -73,6 +73,7 @@ PAGES: dict[str, Page] = {
     "docs/reliability.md": Page(
         not_run={"python ": "needs a clone and 15 minutes for each line; the figures are of the runs that are described"}
     ),
+    "docs/pytorch.md": Page(not_run={"pip install": INDEX}, needs=("torch", "onnxscript"), long=("",)),
     "docs/replicas.md": Page(
         given=givens.replicas,
         needs=("mpiexec",),
