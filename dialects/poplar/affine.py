@@ -9,40 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.base.tensor_op import ints
+from populus.dialects.poplar.integer_sets import Map, Set, isl, read_map, read_set
 from populus.dialects.poplar.memory import ViewOp, type_of
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split
-from populus.dialects.support.diagnostics import PopulusError
 
-if TYPE_CHECKING:
-    import islpy as isl
-else:
-    try:
-        import islpy as isl
-    except ImportError as error:
-        raise PopulusError("proofs need islpy; install it with: pip install islpy") from error
-
-Map = isl.Map
-Set = isl.Set
 Array: TypeAlias = NDArray[Any]
-
-
-@lru_cache(1 << 16)
-def read_map(text: str) -> Map:
-    """Reads a map in isl's notation: `{ [i] -> [2 i] : 0 <= i < 9 }`."""
-    return Map.read_from_str(isl.DEFAULT_CONTEXT, text)
-
-
-@lru_cache(1 << 16)
-def read_set(text: str) -> Set:
-    """Reads a set in isl's notation."""
-    return Set.read_from_str(isl.DEFAULT_CONTEXT, text)
 
 
 def names(stem: str, count: int) -> list[str]:

@@ -82,7 +82,7 @@ class Family:
         except KeyError:
             raise Undecided(f"@{self.codelet}") from None
         try:
-            return meaning(self, self.to_output.reverse())
+            return meaning(self, self.terms.do(Map.reverse, self.to_output))
         except Undecided as why:
             raise Undecided(f"@{self.codelet}: {why}") from None
 
@@ -101,24 +101,24 @@ def _map(f: Family, points: Map) -> Pieces:
     e = f.params["expr"]
     assert isinstance(e, expr.ExprAttr), e
     inputs = sorted(((name, x) for name, x in f.fields.items() if name.startswith("x")), key=lambda field: int(field[0][1:]))
-    operands = [f.terms.seen(x.pieces, points.apply_range(f.points(name))) for name, x in inputs]
+    operands = [f.terms.seen(x.pieces, f.terms.do(Map.apply_range, points, f.points(name))) for name, x in inputs]
     floats = all(is_float(x.element) for _, x in inputs)
-    return f.terms.elementwise(e.data, f.to_output.range(), operands, floats)
+    return f.terms.elementwise(e.data, f.terms.do(Map.range, f.to_output), operands, floats)
 
 
 def _product(a: str, b: str) -> Callable[[Family, Map], Pieces]:
     def meaning(f: Family, points: Map) -> Pieces:
-        return f.terms.product(f.to_output.range(), points, f.fields[a].pieces, f.fields[b].pieces, f.points(a), f.points(b))
+        return f.terms.product(f.terms.do(Map.range, f.to_output), points, f.fields[a].pieces, f.fields[b].pieces, f.points(a), f.points(b))
 
     return meaning
 
 
 def _reduce(f: Family, points: Map) -> Pieces:
-    return f.terms.reduced(f.text("op"), f.to_output.range(), points, f.fields["x"].pieces, f.points("x"))
+    return f.terms.reduced(f.text("op"), f.terms.do(Map.range, f.to_output), points, f.fields["x"].pieces, f.points("x"))
 
 
 def _pool(f: Family, points: Map) -> Pieces:
-    elements, x, kind = f.to_output.range(), f.fields["x"], f.text("kind")
+    elements, x, kind = f.terms.do(Map.range, f.to_output), f.fields["x"], f.text("kind")
     if kind in ("sum", "square_sum"):
         return f.terms.reduced("add" if kind == "sum" else "square_add", elements, points, x.pieces, f.points("x"))
     if kind == "max":

@@ -235,7 +235,7 @@ class Laws:
             return Number(WHOLE[function](*whole)) if function in WHOLE and len(whole) == len(args) else None
         if len(numbers) == len(args):
             return Number(_evaluated(function, [np.float64(n) for n in numbers]))
-        if (shape := affine.shape_of_box(elements)) is None:
+        if (shape := self.terms.do(affine.shape_of_box, elements)) is None:
             return None
         of = tuple(a.node if isinstance(a, Leaf) else a for a in args)
         maps = tuple(a.at for a in args if isinstance(a, Leaf))
@@ -243,7 +243,7 @@ class Laws:
 
     def _table(self, function: str, args: tuple[Tree, ...], shape: tuple[int, ...]) -> Tree | None:
         """Computes a function of constants over a shape: a constant of the dimensions that matter."""
-        used = [d for d in range(len(shape)) if any(isinstance(a, Leaf) and affine.depends_on(a.at, d) for a in args)]
+        used = [d for d in range(len(shape)) if any(isinstance(a, Leaf) and self.terms.do(affine.depends_on, a.at, d) for a in args)]
         sizes = [shape[d] for d in used]
         if math.prod(sizes) > MOST_ELEMENTS or 0 in shape:
             return None
@@ -276,6 +276,7 @@ class Laws:
         node = self.terms.nodes[leaf.node]
         if node.kind != "add" or node.params or not node.parts:
             return None
+        by = Leaf(self.terms.like(by.node), by.at)
         return self._multiplied.of((leaf.node, by.node), (leaf.at, by.at), lambda: self._multiply(node, leaf.at, by))
 
     def _multiply(self, node: Node, at: Map, by: Leaf) -> Tree | None:

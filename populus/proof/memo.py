@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, TypeVarTuple, cast
 
 from populus.dialects.poplar.affine import Map
 
 T = TypeVar("T")
+Operands = TypeVarTuple("Operands")
 
 
 class Once:
@@ -25,6 +26,20 @@ class Once:
         return cast("T", found[1])
 
 
+class Algebra:
+    """Operations of sets and maps, each done once for equal operands: layers of one shape ask for the same ones."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, Any] = {}
+
+    def __call__(self, operation: Callable[[*Operands], T], *operands: *Operands) -> T:
+        key = (operation, *operands)
+        found = self._found.get(key, self)
+        if found is self:
+            found = self._found[key] = operation(*operands)
+        return cast("T", found)
+
+
 class Memo(Generic[T]):
     """Results by a key and maps, which are compared as sets."""
 
@@ -35,7 +50,7 @@ class Memo(Generic[T]):
         """Returns the result for a key and maps, which `make` computes once."""
         found = self._found.setdefault(key, [])
         for others, result in found:
-            if all(map(Map.is_equal, maps, others)):
+            if all(a is b or a.is_equal(b) for a, b in zip(maps, others)):
                 return result
         result = make()
         found.append((maps, result))

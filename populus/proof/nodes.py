@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from populus.dialects.poplar.affine import Map, Set, box, identity, shape_of_box, told_apart
-from populus.proof.constants import SAME, Multiple, equal, floating, ratio, rounding_of, uniform
-from populus.proof.memo import Memo
+from populus.proof.constants import SAME, Multiple, equal, floating, near, ratio, rounding_of, uniform
+from populus.proof.memo import Algebra, Memo
 from populus.proof.sets import inner_too, rank, reorderings, wide
 from populus.proof.trees import CONSTANT, Number, Skeleton, float_name, float_result
 
@@ -61,7 +61,9 @@ class Nodes:
         self._constants: dict[tuple[str, int, bytes], list[int]] = {}  # by type, size and some bytes
         self.by_key: dict[Skeleton, list[int]] = {}
         self.keys: dict[int, Skeleton] = {}
+        self._factors: dict[tuple[int, str], list[int]] = {}  # by size and ends
         self._compared: Memo[bool] = Memo()
+        self.do = Algebra()
         self._floats: dict[int, bool] = {}
         self._settled: dict[int, bool] = {}
         self.element_types: dict[str, Attribute] = {}
@@ -82,6 +84,19 @@ class Nodes:
         self.coarsest = max(self.coarsest, self.rounding[number])
         if (value := uniform(flat, self.rounding[number])) is not None:
             self.uniform[number] = Number(value)
+        return number
+
+    def like(self, number: int) -> int:
+        """Finds the factor that a constant is to rounding, so that what was multiplied by one is known for the other; itself if it is new.
+
+        Others are told apart by their ends: one at the edge of two texts is a factor of its own.
+        """
+        flat, rounding = self.arrays[number], self.rounding[number]
+        like = self._factors.setdefault((flat.size, f"{float(flat[0]):.3e} {float(flat[-1]):.3e}"), [])
+        for other in like:
+            if other == number or near(self.arrays[other], flat, min(rounding, self.rounding[other])):
+                return other
+        like.append(number)
         return number
 
     def settled(self, number: int) -> bool:
@@ -154,42 +169,46 @@ class Nodes:
         self.nodes.append(new)
         self.keys[len(self.nodes) - 1] = key
         self.by_key.setdefault(key, []).append(len(self.nodes) - 1)
-        return len(self.nodes) - 1, identity(new.elements)
+        return len(self.nodes) - 1, self.do(identity, new.elements)
 
     def equal_node(self, old: Node, new: Node, by: Multiple | None = None) -> Map | None:
         """Gives the map of a node's index to that of an equal one; with `by`, of one of which it is a multiple."""
         if not all(map(close, old.numbers, new.numbers)):
             return None
-        if new.elements.is_equal(old.elements):
+        if self.do(Set.is_equal, new.elements, old.elements):
             return self._at_index(old, new, by) or self._reordered(old, new, by)
         return self._reordered(old, new, by) or self._at_index(old, new, by)
 
     def _at_index(self, old: Node, new: Node, by: Multiple | None) -> Map | None:
         """Gives the identity if the nodes are equal where both are known. Then the old one is known wherever one of them is."""
-        both = old.elements.intersect(new.elements) if rank(old.elements) == rank(new.elements) else None
+        both = self.do(Set.intersect, old.elements, new.elements) if rank(old.elements) == rank(new.elements) else None
         inner, by = new.inner or (0,) * len(new.maps), by and by.anew()
-        if both is None or both.is_empty():
+        if both is None or self.do(Set.is_empty, both):
             return None
         for i, a, j, b, n in zip(old.parts, old.maps, new.parts, new.maps, inner):
-            if not self.agree_parts(i, a.intersect_domain(wide(both, n)), j, b.intersect_domain(wide(both, n)), by):
+            if not self.agree_parts(i, self._on(a, both, n), j, self._on(b, both, n), by):
                 return None
-        if not new.elements.is_subset(old.elements):
+        if not self.do(Set.is_subset, new.elements, old.elements):
             if old.parts != new.parts or by is not None:
                 return None  # two constants would be one
             old.maps = tuple(a.union(b).coalesce() for a, b in zip(old.maps, new.maps))
             old.elements = old.elements.union(new.elements).coalesce()
-        return identity(new.elements)
+        return self.do(identity, new.elements)
+
+    def _on(self, relation: Map, elements: Set, inner: int) -> Map:
+        """Gives a relation of a node on some elements, with free inner coordinates."""
+        return self.do(Map.intersect_domain, relation, self.do(wide, elements, inner))
 
     def _reordered(self, old: Node, new: Node, by: Multiple | None) -> Map | None:
         """Gives the map to an equal node of another shape, or with its dimensions in another order."""
-        ours, theirs = shape_of_box(new.elements), shape_of_box(old.elements)
+        ours, theirs = self.do(shape_of_box, new.elements), self.do(shape_of_box, old.elements)
         if ours is None or theirs is None or math.prod(ours) != math.prod(theirs):
             return None
         inner = new.inner or (0,) * len(new.maps)
         for at in reorderings(ours, theirs):
-            back, by = at.reverse(), by and by.anew()
+            back, by = self.do(Map.reverse, at), by and by.anew()
             if all(
-                self.agree_parts(i, a, j, inner_too(back, n).apply_range(b), by)
+                self.agree_parts(i, a, j, self.do(Map.apply_range, self.do(inner_too, back, n), b), by)
                 for i, a, j, b, n in zip(old.parts, old.maps, new.parts, new.maps, inner)
             ):
                 return at
@@ -197,27 +216,28 @@ class Nodes:
 
     def agree_parts(self, ids: tuple[int, ...], a: Map, others: tuple[int, ...], b: Map, by: Multiple | None = None) -> bool:
         """Tells whether two relations to elements of nodes are equal, constants by their elements. `by`: the multiple of a constant."""
-        if by is None and ids == others and a.is_equal(b):
+        if by is None and ids == others and self.do(Map.is_equal, a, b):
             return True
-        places: list[int] = []
+        places: tuple[int, ...] = ()
         at = 0
         for i in ids:
             if i in self.arrays:
-                places.append(at)
+                places = (*places, at)
             at += rank(self.nodes[i].elements)
         if not places:
-            return ids == others and a.is_equal(b)
-        (rest, mine), (other_rest, its) = told_apart(a, places), told_apart(b, places)
-        if not rest.is_equal(other_rest):
+            return ids == others and self.do(Map.is_equal, a, b)
+        (rest, mine), (other_rest, its) = self.do(told_apart, a, places), self.do(told_apart, b, places)
+        if not self.do(Map.is_equal, rest, other_rest):
             return False
         constants = [(i, j) for i, j in zip(ids, others) if i in self.arrays]
         if by is not None and len(constants) != 1:
             return False
-        return all(self.equal_constants(i, j, x.reverse().apply_range(y), by) for (i, j), x, y in zip(constants, mine, its))
+        relations = (self.do(Map.apply_range, self.do(Map.reverse, x), y) for x, y in zip(mine, its))
+        return all(self.equal_constants(i, j, relation, by) for (i, j), relation in zip(constants, relations))
 
     def equal_constants(self, a: int, b: int, relation: Map, by: Multiple | None = None) -> bool:
         """Tells whether constants are equal to rounding where a relation of their elements says so; with `by`, multiples."""
-        if by is None and a == b and relation.is_subset(SAME):
+        if by is None and a == b and self.do(Map.is_subset, relation, SAME):
             return True
         rounding, x, y = max(self.rounding[a], self.rounding[b]), self.arrays[a], self.arrays[b]
         if by is None:

@@ -9,6 +9,7 @@ and layouts are maps, and fused formulas are the tree that they were before. Sum
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -97,10 +98,11 @@ class Terms(Nodes):
         a, b = self.plain(a), self.plain(b)
         if form(a, self.arrays) != form(b, self.arrays) or not all(map(close, numbers(a), numbers(b))):
             return False
-        return all(
-            self.agree_parts((x.node,), x.at.intersect_domain(elements), (y.node,), y.at.intersect_domain(elements))
-            for x, y in zip(leaves(a), leaves(b))
-        )
+        on = partial(self._at, elements)
+        return all(self.agree_parts((x.node,), on(x), (y.node,), on(y)) for x, y in zip(leaves(a), leaves(b)))
+
+    def _at(self, elements: Set, leaf: Leaf) -> Map:
+        return self.do(Map.intersect_domain, leaf.at, elements)
 
     # -- trees
 
@@ -108,7 +110,7 @@ class Terms(Nodes):
         """Gives a tree under another index: `at` maps the new index to the old one."""
         match tree:
             case Leaf(node, own):
-                return Leaf(node, at.apply_range(own))
+                return Leaf(node, self.do(Map.apply_range, at, own))
             case Apply(function, args):
                 return Apply(function, tuple(self.moved(a, at) for a in args))
             case Converted(to, bits, x):
@@ -120,9 +122,9 @@ class Terms(Nodes):
         """Gives what a view shows: `at` maps the view's index to that of the pieces."""
         found: Pieces = []
         for p in pieces:
-            elements = at.intersect_range(p.elements).domain()
-            if not elements.is_empty():
-                found.append(Piece(elements.coalesce(), self.part(self.moved(p.tree, at), elements)))
+            elements = self.do(_shown, at, p.elements)
+            if not self.do(Set.is_empty, elements):
+                found.append(Piece(elements, self.part(self.moved(p.tree, at), elements)))
         return found
 
     def part(self, tree: Tree, elements: Set) -> Tree:
@@ -140,8 +142,8 @@ class Terms(Nodes):
 
     def _part(self, leaf: Leaf, elements: Set) -> Tree:
         number, node = leaf.node, self.nodes[leaf.node]
-        seen = leaf.at.intersect_domain(elements).range()
-        if node.elements.is_subset(seen):
+        seen = self.do(_range_on, leaf.at, elements)
+        if self.do(Set.is_subset, node.elements, seen):
             return leaf
 
         def made() -> tuple[int, Map, float]:
@@ -154,7 +156,7 @@ class Terms(Nodes):
                         return other, to.apply_range(found), 1.0 if by is None else by.of
             return number, identity(seen), 1.0
 
-        other, to, by = self._parts_of.of(number, (identity(seen),), made)
+        other, to, by = self._parts_of.of(number, (self.do(identity, seen),), made)
         if other == number:
             return leaf
         part = Leaf(other, leaf.at.apply_range(to))
@@ -199,9 +201,12 @@ class Terms(Nodes):
         combined: list[tuple[Set, tuple[Tree, ...]]] = [(elements, ())]
         for pieces in operands:
             combined = [
-                (both, (*args, p.tree)) for known, args in combined for p in pieces if not (both := known.intersect(p.elements)).is_empty()
+                (both, (*args, p.tree))
+                for known, args in combined
+                for p in pieces
+                if not self.do(Set.is_empty, both := self.do(Set.intersect, known, p.elements))
             ]
-        return [Piece(known.coalesce(), self.formula(e, args, floats, known)) for known, args in combined]
+        return [Piece(self.do(Set.coalesce, known), self.formula(e, args, floats, known)) for known, args in combined]
 
     def sealed(self, pieces: Pieces, zeros_vanish: bool = False) -> list[tuple[Map, int]]:
         """Makes each piece a node. Returns for each the map of its elements to the node's index, and the node.
@@ -213,18 +218,18 @@ class Terms(Nodes):
             if zeros_vanish and self.plain(p.tree) == Number(0.0):
                 continue
             if isinstance(p.tree, Leaf):
-                found.append((p.tree.at.intersect_domain(p.elements), p.tree.node))
+                found.append((self.do(Map.intersect_domain, p.tree.at, p.elements), p.tree.node))
                 continue
-            own = (leaf.at.intersect_domain(p.elements) for leaf in leaves(p.tree))
-            to = next((m for m in own if m.is_injective()), None)
+            own = (self.do(Map.intersect_domain, leaf.at, p.elements) for leaf in leaves(p.tree))
+            to = next((m for m in own if self.do(Map.is_injective, m)), None)
             if to is None:
-                to = identity(p.elements)
-            tree = self.moved(p.tree, to.reverse())
-            of = tuple(leaves(tree))
-            node = Node("tree", (skeleton(tree),), tuple((leaf.node,) for leaf in of), to.range(), tuple(leaf.at for leaf in of))
+                to = self.do(identity, p.elements)
+            tree = self.moved(p.tree, self.do(Map.reverse, to))
+            of, known = tuple(leaves(tree)), self.do(Map.range, to)
+            node = Node("tree", (skeleton(tree),), tuple((leaf.node,) for leaf in of), known, tuple(leaf.at for leaf in of))
             node.form, node.numbers = form(tree, self.arrays), tuple(numbers(tree))
             number, at = self.intern(node)
-            found.append((to.apply_range(at), number))
+            found.append((self.do(Map.apply_range, to, at), number))
         return found
 
     # -- sums
@@ -236,19 +241,19 @@ class Terms(Nodes):
         """
         by: dict[tuple[int, ...], Map] = {}
         for ids, relation in terms:
-            if relation.is_empty():
+            if self.do(Map.is_empty, relation):
                 continue
-            if ids in by and op not in IDEMPOTENT and not by[ids].is_disjoint(relation):
+            if ids in by and op not in IDEMPOTENT and not self.do(Map.is_disjoint, by[ids], relation):
                 raise Undecided("an element occurs twice in a sum, in two pieces")
-            by[ids] = by[ids].union(relation) if ids in by else relation
+            by[ids] = self.do(Map.union, by[ids], relation) if ids in by else relation
         ids = sorted(by)
         if len(ids) == 1 and len(ids[0]) == 1:  # of one tensor: its index is that of its first element, whatever the shape
-            first = by[ids[0]].lexmin().coalesce()
-            if first.is_injective() and first.domain().is_equal(elements):
-                node = Node(op, params, tuple(ids), first.range(), (first.reverse().apply_range(by[ids[0]]).coalesce(),))
+            first = self.do(_first, by[ids[0]])
+            if self.do(Map.is_injective, first) and self.do(Set.is_equal, self.do(Map.domain, first), elements):
+                node = Node(op, params, tuple(ids), self.do(Map.range, first), (self.do(_under, first, by[ids[0]]),))
                 number, at = self.intern(node)
-                return [Piece(elements, Leaf(number, first.apply_range(at)))]
-        number, at, multiple = self.multiple(Node(op, params, tuple(ids), elements, tuple(by[i].coalesce() for i in ids)))
+                return [Piece(elements, Leaf(number, self.do(Map.apply_range, first, at)))]
+        number, at, multiple = self.multiple(Node(op, params, tuple(ids), elements, tuple(self.do(Map.coalesce, by[i]) for i in ids)))
         return self.scaled([Piece(elements, Leaf(number, at))], multiple)
 
     def product(self, elements: Set, points: Map, a: Pieces, b: Pieces, to_a: Map, to_b: Map) -> Pieces:
@@ -257,13 +262,13 @@ class Terms(Nodes):
         terms: list[tuple[tuple[int, ...], Map]] = []
         for at_a, of_a in self.sealed(a, True):
             for at_b, of_b in self.sealed(b, True):
-                first, second = (to_a.apply_range(at_a), of_a), (to_b.apply_range(at_b), of_b)
+                first, second = (self.do(Map.apply_range, to_a, at_a), of_a), (self.do(Map.apply_range, to_b, at_b), of_b)
                 if (of_b in self.arrays, of_b) < (of_a in self.arrays, of_a):
                     first, second = second, first
-                relation = first[0].flat_range_product(second[0])  # point -> both
-                if not once(points, relation):
+                relation = self.do(Map.flat_range_product, first[0], second[0])  # point -> both
+                if not self.do(once, points, relation):
                     raise Undecided("a term occurs twice in a sum")
-                terms.append(((first[1], second[1]), points.apply_range(relation)))
+                terms.append(((first[1], second[1]), self.do(Map.apply_range, points, relation)))
         return self.scaled(self.total("add", elements, terms), by_a * by_b)
 
     def reduced(self, op: str, elements: Set, points: Map, x: Pieces, to_x: Map) -> Pieces:
@@ -275,16 +280,16 @@ class Terms(Nodes):
             by, x = self.factored(x)
         terms: list[tuple[tuple[int, ...], Map]] = []
         for at, number in self.sealed(x):
-            relation = to_x.apply_range(at)
-            if op not in IDEMPOTENT and not once(points, relation):
+            relation = self.do(Map.apply_range, to_x, at)
+            if op not in IDEMPOTENT and not self.do(once, points, relation):
                 raise Undecided("an element occurs twice in a reduction")
-            node, over = self.nodes[number], points.apply_range(relation)  # index -> indices of the node
+            node, over = self.nodes[number], self.do(Map.apply_range, points, relation)  # index -> indices of the node
             if node.kind == op and not node.params:
                 for ids, own in zip(node.parts, node.maps):
-                    known = own.intersect_domain(relation.range())
+                    known = self.do(Map.intersect_domain, own, self.do(Map.range, relation))
                     if op not in IDEMPOTENT and not known.is_injective() and not known.reverse().is_single_valued():
                         raise Undecided("a term occurs in two sums")
-                    terms.append((ids, over.apply_range(known)))
+                    terms.append((ids, self.do(Map.apply_range, over, known)))
             else:
                 terms.append(((number,), over))
         return self.scaled(self.total(op, elements, terms), by)
@@ -313,7 +318,25 @@ class Terms(Nodes):
             for to, node in sorted(self.sealed(pieces), key=lambda piece: piece[1]):
                 numbers.append(number)
                 parts.append((node,))
-                maps.append(at.apply_range(to))
+                maps.append(self.do(Map.apply_range, at, to))
                 inner.append(count)
         found, at = self.intern(Node(kind, (*params, *numbers), tuple(parts), elements, tuple(maps), tuple(inner)))
         return [Piece(elements, Leaf(found, at))]
+
+
+def _shown(at: Map, elements: Set) -> Set:
+    """Makes the set of what `at` maps to some elements."""
+    return at.intersect_range(elements).domain().coalesce()
+
+
+def _range_on(at: Map, elements: Set) -> Set:
+    return at.intersect_domain(elements).range()
+
+
+def _first(relation: Map) -> Map:
+    return relation.lexmin().coalesce()
+
+
+def _under(first: Map, relation: Map) -> Map:
+    """Gives a relation of an index as one of its first element's index."""
+    return first.reverse().apply_range(relation).coalesce()

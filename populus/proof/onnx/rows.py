@@ -106,7 +106,8 @@ def _normalised_batch(n: Node) -> Results:
     if n.get("training_mode") or n.op.VERSION < 9 or len([r for r in n.op.results if r.uses]) > 1:
         raise Undecided("training")
     scale, bias, mean, variance = (_channel(n, i) for i in (1, 2, 3, 4))
-    e = (_1 - expr.Arg(4)) / expr.sqrt(expr.Arg(5) + float(n.get("epsilon"))) * _2 + expr.Arg(3)
+    by = _2 / expr.sqrt(expr.Arg(5) + float(n.get("epsilon")))  # of constants: weights are multiplied by it once
+    e = (_1 - expr.Arg(4)) * by + expr.Arg(3)
     return [n.t.elementwise(e, box(n.full), [n.x(0), scale, bias, mean, variance], True), *([] for _ in n.op.results[1:])]
 
 

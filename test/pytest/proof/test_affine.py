@@ -37,6 +37,35 @@ def drawn_access(rng: random.Random, domain: Domain, size: int) -> Access:
     return Access(tuple((a, rng.choice([1, 1, 1, 2, 3])) for a, _ in terms), rng.choice([0, 0, 1, -1]))
 
 
+def drawn_text(rng: random.Random) -> tuple[str, bool]:
+    """A text as the prover writes them, and whether it is of a map: bounds, sums, parts of splits, inner variables, two cases."""
+    i, j = affine.names("i", rng.randint(1, 4)), affine.names("j", rng.randint(1, 3))
+    conditions = [f"{rng.choice([0, 0, -2, 1])} <= {v} < {rng.randint(0, 9)}" for v in rng.sample([*i, *j], rng.randint(0, len(i)))]
+    conditions += [f"{rng.choice(j)} = {rng.randint(1, 3)}*{rng.choice(i)} + {rng.randint(-1, 1)}" for _ in range(rng.randint(0, 2))]
+    if rng.random() < 0.4:
+        conditions.append(f"({affine.part_of(drawn_split(rng, rng.randint(1, 9)), rng.choice(i), rng.choice(j))})")
+    if rng.random() < 0.3:
+        conditions.append(f"0 <= {rng.choice(i)} + {rng.choice(j)} - 1 < {rng.randint(1, 9)}")
+    rng.shuffle(conditions)
+    body = " and ".join(conditions) or "true"
+    if rng.random() < 0.2:
+        body += f" or 0 <= {rng.choice(i)} < {rng.randint(1, 9)}"
+    elif rng.random() < 0.3:
+        body = f"exists x, y : 0 <= x < {rng.randint(1, 9)} and {i[0]} = 2*x and {body}"
+    of_map = rng.random() < 0.7
+    head = f"[{', '.join(i)}] -> [{', '.join(j)}]" if of_map else f"[{', '.join([*i, *j])}]"
+    if rng.random() < 0.1:
+        body += f"; {head} : 0 <= {i[0]} < 2 and 0 <= {j[0]} < 3"
+    return f"{{ {head} : {body} }}", of_map
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_text_is_read_as_isl_reads_it(seed):
+    text, of_map = drawn_text(random.Random(seed))
+    kind, read = (affine.Map, affine.read_map) if of_map else (affine.Set, affine.read_set)
+    assert read(text).is_equal(kind.read_from_str(affine.isl.DEFAULT_CONTEXT, text)), text
+
+
 def drawn_view(rng: random.Random) -> tuple[View, affine.Map]:
     """A view of a variable and the map of its indices to the variable's, made op by op, by each of the two."""
     view = View.whole(tuple(rng.randint(1, 6) for _ in range(rng.randint(1, 3))))

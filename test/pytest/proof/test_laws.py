@@ -133,3 +133,15 @@ def test_narrow_floats_are_not_refuted_by_their_rounding():
         x = t.input("x", (4,), True)
         other = t.elementwise(expr.Arg(1) * 1.001, box((4,)), [x], True)
         assert compare(t, {"y": (x, (4,))}, {"y": (other, (4,))}).verdict == verdict
+
+
+def test_a_factor_is_another_only_where_all_its_elements_are():
+    t, rng = Terms(), np.random.default_rng(0)
+    by = rng.standard_normal(64).astype(np.float32)
+    first = t.constant(by)
+    assert t.like(first) == first
+    assert t.like(t.constant(by.astype(np.float64) * (1 + 1e-8), t.rounding[first])) == first
+    other = by.copy()
+    other[31] *= 1.001
+    assert t.like(t.constant(other)) != first
+    assert t.like(t.constant(by[:32].copy())) != first
