@@ -41,6 +41,8 @@ TESTS = "test/pytest/"
 
 FUNCTIONS = "runtime/test_native_engine.py -k 'formula or units or power or nearest or two_over'"
 
+LOWERED = ("lowering/test_tile_builder.py", "lowering/test_random_programs.py")
+
 CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("runtime/engine/native/frozen/", ("runtime/test_built.py",)),
     ("runtime/engine/native/kernels/byte_winograd", ("runtime/test_byte_products.py -k winograd", "runtime/test_byte_products.py")),
@@ -87,12 +89,15 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lowering/popops/powers", ("lowering/test_powers.py",)),
     ("lowering/popops/", ("lowering/test_rewrites.py", "test_planted_mistakes.py")),
     ("lowering/poplar/from_gcl", ("runtime/test_replicas.py",)),
+    ("lowering/poplar/from_popops", ("runtime/test_tile_language.py -k part", *LOWERED)),
+    ("lowering/poplar/from_poprand", ("runtime/test_poprand.py",)),
+    ("lowering/poplar/allocate", ("runtime/test_memory.py", *LOWERED)),
     ("lowering/poplar/emit", ("runtime/test_tile_code.py",)),
     ("lowering/poplar/offload", ("lowering/test_offload.py",)),
-    ("lowering/poplar/merge", ("lowering/test_tile_builder.py", "lowering/test_plans.py")),
+    ("lowering/poplar/merge", ("lowering/test_tile_builder.py", "lowering/test_outline.py", "lowering/test_plans.py")),
     ("lowering/poplar/control", ("lowering/test_random_control.py", "lowering/test_control_flow.py")),
     ("lowering/poplar/graph", ("lowering/test_tile_builder.py", "lowering/test_outline.py")),
-    ("lowering/", ("lowering/test_tile_builder.py", "lowering/test_random_programs.py", "lowering/test_plans.py")),
+    ("lowering/", (*LOWERED, "lowering/test_plans.py")),
 )
 """The tests of a file, quick ones first: those of the first prefix that fits."""
 
@@ -103,8 +108,9 @@ LIT = {
     "lowering/poplar/allocate": "poplar-allocate", "lowering/poplar/merge": "poplar-merge", "lowering/poplar/map": "poplar-map",
     "lowering/poplar/fuse": "poplar-fuse", "lowering/poplar/offload": "poplar-offload",
     "lowering/poplar/emit": "poplar-emit", "lowering/poplar/to_llvm": "codelet-to-llvm",
-    "lowering/poplar/from_gcl": "gcl-to-poplar", "lowering/poplar/from_popnn": "popnn-to-poplar", "lowering/poplar/": "popops-to-poplar",
+    "lowering/poplar/from_gcl": "gcl-to-poplar", "lowering/poplar/from_popnn": "popnn-to-poplar",
     "lowering/poplar/from_poprand": "poprand-to-poplar", "lowering/poplar/from_poplin": "poplin-to-poplar",
+    "lowering/poplar/": "popops-to-poplar",
 }  # fmt: skip
 """The FileCheck tests of a file, by pass: those of the first prefix that fits."""
 

@@ -90,6 +90,9 @@ def read_attribute(proto: AttributeProto) -> Attribute:
         case A.TENSOR:
             try:
                 return tensor_attribute(numpy_helper.to_array(proto.t))
+            except KeyError as error:
+                said = f"is a tensor of data type {proto.t.data_type}, which ONNX does not have"
+                raise PopulusError(f"attribute '{proto.name}' {said}") from error
             except (TypeError, ValueError) as error:
                 raise PopulusError(f"attribute '{proto.name}': {error}") from error
         case A.TYPE_PROTO:

@@ -142,7 +142,7 @@ def slice_(op: SliceOp, t: TileBuilder) -> Sequence[SSAValue]:
     return [t.slice(t.view(op.x), ints(op.begins), ints(op.ends), ints(op.steps))]
 
 
-def concat(op: ConcatOp, t: TileBuilder, stacks: bool = True) -> Sequence[SSAValue]:
+def concat(op: ConcatOp, t: TileBuilder, stacks: bool) -> Sequence[SSAValue]:
     """Lowers to a variable into which the producers write their slices; a slice whose producer cannot is copied."""
     shape, element, dim = op.y.type.get_shape(), op.y.type.element_type, op.dim
     if len(op.operands) == 1:
@@ -333,7 +333,6 @@ class PopopsToPoplarPass(ToPoplarPass):
     RULES = {
         BroadcastOp: broadcast,
         CodeletOp: codelet,
-        ConcatOp: concat,
         DimShuffleOp: dim_shuffle,
         IfOp: branch,
         IotaOp: iota,

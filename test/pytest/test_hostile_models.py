@@ -118,3 +118,31 @@ def test_what_asks_for_too_much_is_refused_in_one_line(what: str) -> None:
         assert "\n" not in str(refused.value) and len(str(refused.value)) < 400
 
     assert effort(call) < 1_000_000
+
+
+F, B, I = TensorProto.FLOAT, TensorProto.BOOL, TensorProto.INT64
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(0, 1), (1, 1), (2, 0)])
+def test_a_loop_without_a_number_or_a_condition_is_refused_in_one_line(inputs: int, outputs: int):
+    value = helper.make_tensor_value_info
+    body = helper.make_graph([helper.make_node("Identity", ["go"], ["k"])], "body", [value("i", I, []), value("c", B, [])][:inputs],
+                             [value("k", B, [])][:outputs])  # fmt: skip
+    loop = helper.make_node("Loop", ["n", "go"], [], "node", body=body)
+    held = [numpy_helper.from_array(np.array(3), "n"), numpy_helper.from_array(np.array(True), "go")]
+    graph = helper.make_graph([loop, helper.make_node("Relu", ["x"], ["y"])], "g", [value("x", F, [2])], [value("y", F, [2])], held)
+    said = f"'node': Loop-19: its body takes {inputs} inputs and gives {outputs} outputs; expected at least 2 and 1"
+    with pytest.raises(PopulusError, match=said):
+        populus.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
+
+
+def test_a_tensor_of_no_data_type_in_a_branch_is_refused_in_one_line():
+    value = helper.make_tensor_value_info
+    node = helper.make_node("Constant", [], ["k"], value=numpy_helper.from_array(np.ones(2, np.float32)))
+    node.attribute[0].t.data_type = 65536
+    branch = helper.make_graph([node], "branch", [], [value("k", F, [2])])
+    test = helper.make_node("If", ["c"], ["y"], "node", then_branch=branch, else_branch=branch)
+    graph = helper.make_graph([test], "g", [value("c", B, [])], [value("y", F, [2])])
+    with pytest.raises(PopulusError, match="data type 65536") as refused:
+        populus.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
+    assert "\n" not in str(refused.value)

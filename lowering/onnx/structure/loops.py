@@ -67,6 +67,9 @@ def _loop(p: Resolution) -> bool:
     go = p.known(1) if p.has(1) else np.array(True)
     limit = None if most is None else max(int(most.reshape(-1)[0]), 0)
     body = p.op.region("body")
+    if len(body.block.args) < 2 or not _end(body).operands:
+        takes, gives = len(body.block.args), len(_end(body).operands)
+        raise PopulusError(f"its body takes {takes} inputs and gives {gives} outputs; expected at least 2 and 1: a number and a condition")
     begins = None if go is None else bool(go.reshape(-1)[0])
     counted = begins is not None and _goes_on(body)
     if begins is False:

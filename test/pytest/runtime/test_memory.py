@@ -17,7 +17,7 @@ from populus.dialects.poplar.memory import storage_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text
-from populus.lowering.poplar.allocate import allocate, fitted
+from populus.lowering.poplar.allocate import allocate, fitted, highest
 from populus.runtime.liveness import liveness
 from populus.runtime.memory import Tenant, summary, tenants, usage
 
@@ -389,6 +389,15 @@ def test_fitted_fills_a_gap_and_round_the_ring_of_tiles():
     assert list(fitted([a, b, c, d, e], 16).values()) == [0, 64, 64, 128, 160]
     ring = [tenant(8, 0, 9, 14, 4), tenant(8, 0, 9, 2, 4), tenant(8, 0, 9, 1, 1)]
     assert list(fitted(ring, 16).values()) == [0, 0, 8]
+
+
+def test_what_does_not_fit_by_size_is_placed_by_its_birth():
+    """By size, the third finds no room below 80 units; by birth all lie below 72. A tile has 77."""
+    unit = 8192
+    lives = [tenant(bytes * unit, first, last) for bytes, first, last in ((40, 4, 5), (32, 1, 3), (8, 2, 4), (40, 0, 1))]
+    by_size = fitted(sorted(lives, key=lambda t: -t.largest), 16)
+    assert max(address + t.largest for t, address in by_size.items()) == 80 * unit
+    assert highest(lives, graph("").machine) == 72 * unit
 
 
 def test_a_model_that_does_not_fit_is_told_in_one_line():

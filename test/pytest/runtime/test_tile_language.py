@@ -429,6 +429,15 @@ def test_threads_share_the_blocks_of_a_lane():
         populus.compile(model, target="host", tiles=5000, engine="native", threads=2).run(wide)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 6])
+def test_each_part_of_an_axis_has_a_tile(n):
+    model = engines.model(divided, {"x": ROWS}, {"y": ((6,), "i8")}, {}, parts={"row": n})
+    text = str(populus.compile(model, target="gc200", tiles=8).module("poplar"))
+    said = f"(row = 6 in {n}) on (row)" if n > 1 else "(row = 6)"
+    assert re.search(rf"@divided\.\w+ for {re.escape(said)}$", text, re.MULTILINE)
+    assert f'"popops.codelet" on [6 in {n}] order [0]' in text or n == 1
+
+
 def test_many_lanes_of_large_scratch_run_in_parts():
     x = G.normal(size=(300, 400))
     inputs, outputs = {"x": x}, {"y": ((300, 400), "f8")}
