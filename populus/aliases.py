@@ -74,7 +74,12 @@ class _Bindings(MetaPathFinder, Loader):
         absent = fullname == "cppimport" and not PathFinder.find_spec("cppimport")
         if absent or fullname == "cppimport.import_hook" or self._is_binding(fullname):
             return ModuleSpec(fullname, self, is_package=fullname == "cppimport")
-        return None
+        if path is None or not fullname.endswith(("_binding", "_impl")) or "cppimport.import_hook" not in sys.modules:
+            return None
+        from populus.popxl.addons.bindings import binding_of_text
+
+        made = next((m for m in (binding_of_text(fullname, Path(folder)) for folder in path) if m is not None), None)
+        return None if made is None else ModuleSpec(fullname, self, loader_state=made)
 
     @staticmethod
     def _is_binding(name: str) -> bool:
@@ -87,7 +92,7 @@ class _Bindings(MetaPathFinder, Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Gives the module of a binding; Python makes the empty one."""
         if not spec.name.startswith(ADDONS):
-            return None
+            return spec.loader_state
         from populus.popxl.addons.bindings import binding
 
         return binding(spec.name.removeprefix(ADDONS))

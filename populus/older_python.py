@@ -22,7 +22,8 @@ def uninstall() -> None:
 
 def _field(cls: type, name: str, *args: Any) -> Any:
     given: Any = getattr(cls, name, None)
-    kind: Any = type(given.default if type(given).__name__ == "Field" else given)  # of dataclasses
+    default: object = given.default if type(given).__name__ == "Field" else given  # of dataclasses
+    kind: Any = type(default)
     if not dataclasses.is_dataclass(kind) or kind.__hash__ is not None:
         return _get_field(cls, name, *args)
     kind.__hash__ = object.__hash__  # which Python takes for a sign that a value may change

@@ -78,6 +78,10 @@ class Graph(Streaming):
         return self.ir.main_graph
 
     @property
+    def _ir(self) -> Ir:
+        return self.ir
+
+    @property
     def inputs(self) -> tuple[Tensor, ...]:
         """The inputs in the order in which a call takes them."""
         return tuple(t for t in self.slots if t.state is None)

@@ -98,6 +98,7 @@ def test_a_call_changes_what_is_given_by_reference():
     assert [loop.modifiesIndex(k) for k in range(5)] == [False, False, True, False, False]
     assert [op.opType() for op in graph._pb_graph.getOps()] == ["AddLhsInplace", "Mul"]
     assert [g.id for g in ir._pb_ir.getAllGraphs()] == ["", graph.name]
+    assert graph._ir is ir
     assert graph.name.endswith("step_subgraph(0)")
 
 

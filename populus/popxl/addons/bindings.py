@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from populus.dialects.support.diagnostics import PopulusError
 from populus.popxl.addons import collectives, layers
 from populus.popxl.internals.op import Op
 from populus.popxl.internals.views import GraphView
@@ -61,10 +64,30 @@ BINDINGS: dict[str, dict[str, Any]] = {
         "Fp8ScalingBiasParams": layers.Fp8ScalingBiasParams,
     },
 }
+# SHA-256 of a file of C++ in a program's own folder -> the classes of its module: names alone do not tell what an op computes.
+BY_TEXT: dict[str, dict[str, Any]] = {
+    "0e76076819639a4aaf89a7fd009ca79f8a387bbdd0e30fd7e22a27ceee454ac9": {"RotaryPosEmbedOp": _class(layers.rotary_halves)},
+}
 
 
 def binding(name: str) -> ModuleType:
     """Makes the module of a name in `BINDINGS`."""
     made = ModuleType(name.rpartition(".")[2])
     made.__dict__.update(BINDINGS[name])
+    return made
+
+
+def binding_of_text(name: str, folder: Path) -> ModuleType | None:
+    """Makes the module of a program's own C++, None where it is none that cppimport would compile.
+
+    Raises PopulusError for C++ that is not in `BY_TEXT`.
+    """
+    file = folder / f"{name.rpartition('.')[2]}.cpp"
+    if not file.is_file() or "cppimport" not in file.read_text(errors="replace").partition("\n")[0]:
+        return None
+    texts = [sha256(f.read_bytes()).hexdigest() for f in sorted(folder.glob("*.cpp"))]
+    if (known := next((BY_TEXT[t] for t in texts if t in BY_TEXT), None)) is None:
+        raise PopulusError(f"{name} is compiled C++, which does not run here; write what {file.name} computes with functions of popxl.ops")
+    made = ModuleType(file.stem)
+    made.__dict__.update(known)
     return made

@@ -25,11 +25,25 @@ def rotary_pos_embed(t: Tensor, sin: Tensor, cos: Tensor, rotary_dim: int) -> Te
 
     `x' = x cos - y sin` and `y' = y cos + x sin`. Source: popxl_addons, rotary_pos_embed.
     """
+    return _turned(t, sin, cos, rotary_dim, 4)
+
+
+@recorded("RotaryPosEmbed")
+def rotary_halves(t: Tensor, sin: Tensor, cos: Tensor, rotary_dim: int) -> Tensor:
+    """Computes the same with x of the first half of those features, and y of the second. Source: examples, nlp/dolly and nlp/llama."""
+    return _turned(t, sin, cos, rotary_dim, 3)
+
+
+def _turned(t: Tensor, sin: Tensor, cos: Tensor, rotary_dim: int, axis: int) -> Tensor:
+    """Turns pairs; `axis` is where a pair's two lie once the features are [features / 2, 2], or [2, features / 2]."""
     turned = part(t, 0, rotary_dim, 1, 3) if rotary_dim < t.shape[3] else t
-    pairs = reshape(turned, (*turned.shape[:3], rotary_dim // 2, 2))
-    x, y = (part(pairs, k, k + 1, 1, 4) for k in (0, 1))
-    sines, cosines = (reshape(a, (*a.shape[:-1], *(1 for _ in range(5 - a.rank - 1)), a.shape[-1], 1)) for a in (sin, cos))
-    found = concat([sub(mul(x, cosines), mul(y, sines)), add(mul(y, cosines), mul(x, sines))], 4)
+    sizes = [rotary_dim // 2, rotary_dim // 2]
+    sizes[axis - 3] = 2
+    pairs = reshape(turned, (*turned.shape[:3], *sizes))
+    x, y = (part(pairs, k, k + 1, 1, axis) for k in (0, 1))
+    last = (sin.shape[-1], 1) if axis == 4 else (1, sin.shape[-1])
+    sines, cosines = (reshape(a, (*a.shape[:-1], *(1 for _ in range(5 - a.rank - 1)), *last)) for a in (sin, cos))
+    found = concat([sub(mul(x, cosines), mul(y, sines)), add(mul(y, cosines), mul(x, sines))], axis)
     found = reshape(found, turned.shape)
     return concat([found, part(t, rotary_dim, None, 1, 3)], 3) if rotary_dim < t.shape[3] else found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from textwrap import dedent
 
 import numpy as np
@@ -13,8 +14,8 @@ import pytest
 from populus import popxl
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popxl import ops
-from populus.popxl.addons import collectives, layers
-from populus.popxl.addons.bindings import BINDINGS, binding
+from populus.popxl.addons import bindings, collectives, layers
+from populus.popxl.addons.bindings import BINDINGS, binding, binding_of_text
 from populus.popxl.transforms import autodiff
 
 G = np.random.default_rng(5)
@@ -108,6 +109,37 @@ def test_rotary_embeddings_turn_neighbours():
     turned = (t[..., 0:4:2] + 1j * t[..., 1:4:2]) * np.exp(1j * angle)[:, :, None]
     expected = np.concatenate([np.stack([turned.real, turned.imag], -1).reshape(2, 3, 2, 4), t[..., 4:]], -1)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_rotary_embeddings_of_public_programs_turn_halves():
+    t, angle = normal(2, 3, 2, 6), normal(1, 3, 2)
+    found = value(lambda *a: layers.rotary_halves(*a, 4), t, np.sin(angle), np.cos(angle))
+    turned = (t[..., 0:2] + 1j * t[..., 2:4]) * np.exp(1j * angle)[:, :, None]
+    np.testing.assert_allclose(found, np.concatenate([turned.real, turned.imag, t[..., 4:]], -1), rtol=1e-5, atol=1e-6)
+
+
+def test_a_programs_own_cpp_is_known_by_its_text_alone(tmp_path, monkeypatch):
+    text = "// cppimport\nint turned();\n"
+    (tmp_path / "rotary_pos_embed_binding.cpp").write_text(text)
+    with pytest.raises(PopulusError, match="layers.rotary_pos_embed_binding is compiled C.., which does not run here; write what rotary"):
+        binding_of_text("layers.rotary_pos_embed_binding", tmp_path)
+    known = {"RotaryPosEmbedOp": object()}
+    monkeypatch.setitem(bindings.BY_TEXT, sha256(text.encode()).hexdigest(), known)
+    made = binding_of_text("layers.rotary_pos_embed_binding", tmp_path)
+    assert made is not None and made.RotaryPosEmbedOp is known["RotaryPosEmbedOp"]
+    (tmp_path / "rotary_pos_embed_binding.cpp").write_text("// for a build of its own")
+    assert binding_of_text("layers.rotary_pos_embed_binding", tmp_path) is None
+
+
+def test_a_program_that_compiles_its_ops_is_refused_in_one_line(tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "__init__.py").write_text("")
+    (tmp_path / "own" / "cube_binding.cpp").write_text("// cppimport")
+    (tmp_path / "train.py").write_text("import cppimport.import_hook\nfrom own import cube_binding")
+    command = [sys.executable, "-m", "populus", "run-program", "train.py"]
+    got = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    said = "own.cube_binding is compiled C++, which does not run here; write what cube_binding.cpp computes with functions of popxl.ops"
+    assert (got.returncode, got.stderr) == (1, f"populus: train.py:2: {said}\n")
 
 
 def test_words_hold_four_numbers():
