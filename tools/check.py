@@ -44,8 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-host", action="store_true", help="treat ops that need the host as missing")
     add("--nodes", action="store_true", help="list every node instead of every kind")
     add("--prove", action="store_true", help="compile the model and prove each pass; exit 1 if one is refuted")
-    add("--target", metavar="NAME", help="with --prove: the machine to compile for (host)")
-    add("--tiles", type=whole(1), metavar="N", help="with --prove: the number of its tiles")
+    add("--prove-rewrites", action="store_true", help="compile the model and prove each rewrite of a pattern; exit 1 if one is refuted")
+    add("--target", metavar="NAME", help="with --prove, --prove-rewrites: the machine to compile for (host)")
+    add("--tiles", type=whole(1), metavar="N", help="with --prove, --prove-rewrites: the number of its tiles")
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -85,6 +86,8 @@ def execute(args: argparse.Namespace) -> int:
     }
     if args.prove and not missing:
         result["proofs"] = [asdict(row) for row in _proved(args, console)]
+    if args.prove_rewrites and not missing:
+        result["rewrites"] = _rewrites(args, console)
     write_json(args, result)
     say_written(console, args.json)
     if missing:
@@ -106,15 +109,31 @@ def _of_stablehlo(ctx: Context, path: str) -> list[Row]:
     return rows
 
 
-def _proved(args: argparse.Namespace, console: Console) -> list[ProofRow]:
-    """Compiles the model and proves each pass; prints one table. Raises PopulusError for a pass that is refuted."""
+def _compile(args: argparse.Namespace) -> None:
     from populus.program.compile import compile
-    from populus.proof.passes import proving
 
     named = {"target": args.target, "tiles": args.tiles}
     options: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    compile(args.model, dims=dims_of(args.dim), values=values_of(args.value), load=args.load, host=not args.no_host, **options)
+
+
+def _rewrites(args: argparse.Namespace, console: Console) -> dict[str, Json]:
+    """Compiles the model and proves each rewrite; prints a line for each pattern. Raises PopulusError for one that is refuted."""
+    from populus.proof.rewrites import proving_rewrites
+
+    with proving_rewrites() as prover:
+        _compile(args)
+    for line in prover.lines() or ["no pattern rewrites anything"]:
+        console.print(shown(line), soft_wrap=True)
+    return {name: {"proved": row.proved, "undecided": [*row.undecided]} for name, row in prover.rows.items()}
+
+
+def _proved(args: argparse.Namespace, console: Console) -> list[ProofRow]:
+    """Compiles the model and proves each pass; prints one table. Raises PopulusError for a pass that is refuted."""
+    from populus.proof.passes import proving
+
     with proving(run=False) as prover:
-        compile(args.model, dims=dims_of(args.dim), values=values_of(args.value), load=args.load, host=not args.no_host, **options)
+        _compile(args)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("passes", "verdict", "seconds", "why"):
         table.add_column(column, overflow="fold")

@@ -22,7 +22,8 @@ class _Nobody:
 
 @contextmanager
 def judging(kind: str | None) -> Generator[Judge, None, None]:
-    """Yields a judge of each pass that runs inside: `run` compares results before and after it, `prove` proves it, None does nothing."""
+    """Yields a judge of each pass that runs inside: `run` compares results before and after it, `prove` proves it, `rewrites` each rewrite
+    of a pattern; None does nothing."""
     if kind == "run":
         from populus.compare.validation import validating
 
@@ -32,6 +33,11 @@ def judging(kind: str | None) -> Generator[Judge, None, None]:
         from populus.proof.passes import proving
 
         with proving() as judge:
+            yield judge
+    elif kind == "rewrites":
+        from populus.proof.rewrites import proving_rewrites
+
+        with proving_rewrites() as judge:
             yield judge
     else:
         yield _Nobody()

@@ -117,6 +117,7 @@ class PopulusOpt(xDSLOptMain):
         add("--save-weights", metavar="FILE", help="write stored constants to this file")
         add("--dump-dir", metavar="DIR", help="write the module after each pass to a numbered file in this folder")
         add("--verify-each", action="store_true", help="verify the module after each pass; =run: also run it; =prove: prove it")
+        add("--prove-rewrites", action="store_true", help="prove each rewrite of a pattern; fail at a wrong one, tell the others to stderr")
         add("--disable-verify", action="store_true", help="do not verify the module before, between and after the passes")
         add("--mlir-print-ir-after-all", "--print-between-passes", action="store_true", help="print the module after each pass, to stderr")
         add("--mlir-print-ir-after-failure", action="store_true", help="print the module that a failing pass leaves, to standard error")
@@ -227,8 +228,10 @@ class PopulusOpt(xDSLOptMain):
         return sys.stdout if self.args.output_file is None else self.text
 
     def apply_passes(self, prog: ModuleOp) -> None:
-        with in_file(self.args.input_file), judging(self.judge):
+        with in_file(self.args.input_file), judging(self.judge), judging("rewrites" if self.args.prove_rewrites else None) as judge:
             self._apply_passes(prog)
+        for line in judge.lines():
+            print(line, file=sys.stderr)
 
     def _apply_passes(self, prog: ModuleOp) -> None:
         names = [p.name for p in self.passes.passes]

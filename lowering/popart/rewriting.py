@@ -20,7 +20,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 from weakref import finalize
 
 from xdsl.context import Context
@@ -213,6 +214,25 @@ def scalar(value: SSAValue) -> float | None:
     return float(array.reshape(-1)[0])
 
 
+class Judge(Protocol):
+    """An observer of rewrites. An exception of it ends the walk."""
+
+    def begin(self, block: Block) -> None:
+        """Reads a block before its first rewrite."""
+        ...
+
+    def replaced(self, pattern: str, op: Operation, values: Sequence[SSAValue | None]) -> None:
+        """Reads the values that a pattern is about to put for the results of an op."""
+        ...
+
+    def modified(self, pattern: str, op: Operation) -> None:
+        """Reads an op whose operands or attributes a pattern has set."""
+        ...
+
+
+JUDGE: ContextVar[Judge | None] = ContextVar("judge of rewrites", default=None)
+
+
 # -- the walk --------------------------------------------------------------------------------------------------------
 
 
@@ -241,6 +261,11 @@ class BlockRewriter:
         self.changes = Changes()
         self.rewriter = PatternRewriter(InsertPoint.at_start(block))  # one for all: it has eight lists
         self.rewriter.extend_from_listener(self.changes)
+        self.trying = ""  # the pattern's name
+        if (judge := JUDGE.get()) is not None:
+            judge.begin(block)
+            self.rewriter.operation_replacement_handler.append(lambda op, values: judge.replaced(self.trying, op, values))
+            self.rewriter.operation_modification_handler.append(lambda op: judge.modified(self.trying, op))
 
     def run(self) -> Counter[str]:
         """Visits ops until the queue is empty, and counts the rewrites of each pattern."""
@@ -274,7 +299,7 @@ class BlockRewriter:
 
     def try_on(self, op: Operation, pattern: RewritePattern) -> bool:
         """Applies a pattern to an op; returns False if it does not match. Raises PopulusError for a faulty pattern."""
-        changes, own, rewriter = self.changes, op.location, self.rewriter
+        changes, own, rewriter, self.trying = self.changes, op.location, self.rewriter, type(pattern).__name__
         try:
             pattern.match_and_rewrite(op, rewriter)
         except VerifyException as error:
