@@ -12,7 +12,7 @@
 # fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
 # triples: each triple of producer, layout op and consumer of a table, or CASE, or every STEP-th, or CI's SAMPLE; TURN has other pairs and values.
 # check-ops: `check-op` on every built-in op, or on OPS.
-# docs: the documentation site, build/site/index.html, every link checked.
+# docs: the documentation site, build/site/index.html, every link checked, ten searches tried.
 # prove: small nets and layers, and every 40th of ONNX's node tests, proved from their first pass to their tiles (docs/proof.md).
 # mutants: faults planted in tile programs, patterns made wrong, and mistakes planted in a copy of the sources (or those of FILES), chosen and
 #   drawn, one at a time, and what catches each.
@@ -113,7 +113,8 @@ check-ops: $(READY)
 docs: $(READY) build/docs-venv/.ready
 	@$(BIN)/python docs/site/stage.py build/pages
 	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --quiet --strict --config-file docs/site/mkdocs.yml
-	@echo "build/site/index.html"
+	@build/docs-venv/bin/python docs/site/queries.py build/site
+	@echo "build/site/index.html; a browser searches it by http: python3 -m http.server --directory build/site"
 
 build/docs-venv/.ready: docs/site/requirements.txt
 	@$(PYTHON) -m venv build/docs-venv

@@ -21,6 +21,15 @@ from reference import pages
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("docs", "dialects", "lowering", "runtime", "tools", "populus", "test", "examples", "benchmarks")
 LANGUAGES = {".py": "python", ".mlir": "mlir", ".toml": "toml", ".json": "json", ".c": "c", ".h": "c", ".css": "css", ".js": "javascript"}
+SEARCH = "---\nsearch:\n  {}\n---\n\n"
+# What a page's words count in a search, of a page of use more than of one that lists or measures. Others of `docs` have 1, READMEs 0.5.
+WEIGHTS = {
+    **dict.fromkeys(("README.md", "docs/tutorial.md", "docs/add-an-op.md", "docs/new-target.md", "docs/pipelines.md"), 3),
+    **dict.fromkeys(("docs/command-line.md", "docs/debugging.md", "docs/profile.md", "docs/build.md", "docs/pytorch.md"), 2),
+    **dict.fromkeys(("docs/run-program.md", "docs/explore.md", "docs/glossary.md"), 2),
+    **dict.fromkeys(("docs/machine-of-your-own.md", "docs/training.md"), 4),
+    **dict.fromkeys(("docs/seeds.md", "docs/README.md", "docs/expectations.md", "CHANGELOG.md", "test/README.md"), 0.1),
+}
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 CODE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
@@ -48,7 +57,8 @@ class Stage:
         """Writes a document, its links led to pages of the site."""
         parts = CODE.split(page.read_text())
         rewritten = (part if i % 2 else LINK.sub(lambda m: self.link(page, m[0]), part) for i, part in enumerate(parts))
-        self.write(page.relative_to(ROOT), "".join(rewritten))
+        weight = WEIGHTS.get(page.relative_to(ROOT).as_posix(), 1 if page.parent == ROOT / "docs" else 0.5)
+        self.write(page.relative_to(ROOT), SEARCH.format(f"boost: {weight}") + "".join(rewritten))
 
     def link(self, page: Path, target: str) -> str:
         """Gives the link on the site for one of a document."""
@@ -72,7 +82,7 @@ class Stage:
         files = sorted(f for f in folder.iterdir() if f.is_file() and not f.name.startswith("."))
         self.linked.update(files)
         text = f"# {folder.relative_to(ROOT)}\n\n" + "".join(f"- [`{f.name}`]({f.name}.md)\n" for f in files)
-        self.write(folder.relative_to(ROOT) / "files.md", text)
+        self.write(folder.relative_to(ROOT) / "files.md", SEARCH.format("exclude: true") + text)
         return f"{path.rstrip('/')}/files.md"
 
     def sources(self) -> None:
@@ -81,7 +91,8 @@ class Stage:
             name = file.relative_to(ROOT)
             fence = "`" * 5
             text = file.read_text(errors="replace").rstrip()
-            self.write(f"{name}.md", f"# {name}\n\n{fence}{LANGUAGES.get(file.suffix, 'text')}\n{text}\n{fence}\n")
+            head = SEARCH.format("exclude: true")
+            self.write(f"{name}.md", f"{head}# {name}\n\n{fence}{LANGUAGES.get(file.suffix, 'text')}\n{text}\n{fence}\n")
 
     def notebooks(self, files: Iterable[Path]) -> None:
         """Writes notebooks with what their cells print."""
@@ -102,7 +113,8 @@ def main() -> None:
     stage.notebooks(sorted((ROOT / "examples" / "notebooks").glob("*.ipynb")))
     stage.sources()
     for path, text in pages().items():
-        stage.write(path, text)
+        stage.write(path, SEARCH.format("boost: 1") + text)
+    shutil.copy(ROOT / "docs" / "site" / "site.css", out)
     print(f"{sum(1 for _ in out.rglob('*.md'))} pages in {out}")
 
 
