@@ -347,7 +347,9 @@ def main() -> int:
     caught, equivalent = sum(m.caught is not None for m in mistakes), sum(bool(m.equivalent) for m in mistakes)
     left = sum(not (m.caught or m.missed or m.equivalent) for m in mistakes)
     judged = len(mistakes) - equivalent - left
-    print(f"{caught} of {judged} mistakes are caught; {equivalent} more change nothing, {left} have not been run")
+    gone = sum(not (m.caught or m.missed or m.equivalent or m.stands) for m in mistakes)
+    rest = f"{equivalent} more change nothing, the text of {gone} is gone, {left - gone} were not run"
+    print(f"{caught} of {judged} mistakes are caught; {rest}")
     return int(caught < 0.95 * judged)
 
 
@@ -381,16 +383,17 @@ def keep(number: int, caught: tuple[str, str] | None) -> None:
 
 
 def table(mistakes: Sequence[Drawn]) -> list[str]:
-    """Writes the table: a row for each folder, a column for each net that caught first."""
+    """Writes the table: a row for each folder, a column for each net that caught first. Of a mistake that is gone, the text has changed."""
 
     def folder(m: Drawn) -> str:
         return next(f for f in SHARES if m.file.startswith(f))
 
     def column(m: Drawn) -> str:
-        return "no effect" if m.equivalent else m.caught[0] if m.caught else "nothing" if m.missed else "not run"
+        said = "nothing" if m.missed else "not run" if m.stands else "gone"
+        return "no effect" if m.equivalent else m.caught[0] if m.caught else said
 
     counts = Counter((folder(m), column(m)) for m in mistakes)
-    columns = (*NETS, "nothing", "no effect", "not run")
+    columns = (*NETS, "nothing", "no effect", "gone", "not run")
     rows = [f"| folder | drawn | {' | '.join(columns)} |", f"|{'---|' * (len(columns) + 2)}"]
     for name in (*SHARES, "all"):
         each = [sum(n for (f, found), n in counts.items() if found == c and name in (f, "all")) for c in columns]

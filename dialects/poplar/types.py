@@ -50,6 +50,9 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
             printer.print_attribute(self.element)
 
 
+MOST_TILES = 1 << 31  # numbers of tiles are 64-bit integers, and are added and multiplied
+
+
 def parse_split(parser: AttrParser) -> Split:
     """Parses `64 in 8 by 8`."""
     n = parser.parse_integer(allow_boolean=False, allow_negative=False)
@@ -60,7 +63,12 @@ def parse_split(parser: AttrParser) -> Split:
 
 def parse_start(parser: AttrParser) -> int:
     """Parses `start 3`; 0 if it is absent."""
-    return parser.parse_integer(allow_boolean=False, allow_negative=False) if parser.parse_optional_keyword("start") is not None else 0
+    if parser.parse_optional_keyword("start") is None:
+        return 0
+    start = parser.parse_integer(allow_boolean=False, allow_negative=False)
+    if start >= MOST_TILES:
+        parser.raise_error(f"it starts at tile {start}; expected less than {MOST_TILES}")
+    return start
 
 
 def parse_digit(parser: AttrParser) -> int:

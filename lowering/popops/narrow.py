@@ -124,7 +124,7 @@ class PopopsNarrowPass(ModulePass):
     def _expr(self, e: expr.Expr) -> expr.Expr:
         match e:
             case expr.Cast(x, type, bits):
-                if bits and self._map:
+                if bits:
                     raise PopulusError(f"bits of elements are taken, which narrower types do not have: {e}")
                 return expr.Cast(self._expr(x), self._map.get(type, type))
             case expr.Call(function, args):

@@ -298,3 +298,9 @@ poplar.graph @main target <gc200, tiles = 4> {
     %y = poplar.param out "y" on [4 in 2] order [2 copies, 0] : !poplar.tensor<4xf32>
   }
 }
+
+// -----
+// CHECK: it starts at tile 9223372036854775808; expected less than 2147483648
+poplar.graph @main target <host> {
+  %x = poplar.var "x" on [8 in 2] order [0] start 9223372036854775808 : !poplar.tensor<8xf32>
+}
