@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from xdsl.dialects.builtin import ComplexType, TensorType, i1, i32
+from xdsl.dialects.builtin import ComplexType, NoneAttr, TensorType, i1, i32
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
@@ -34,12 +34,18 @@ def _rule(infer: Callable[[Any], Types]) -> Rule:
     def rule(op: HloOp) -> None:
         if not all(is_static(v.type) for v in (*op.operands, *op.results)):
             return
-        expected, found = list(infer(op)), [r.type for r in op.results]
+        expected, found = [_bare(t) for t in infer(op)], [_bare(r.type) for r in op.results]
         if expected != found:
             said = (", ".join(map(str, types)) for types in (found, expected))
             raise VerifyException("the result is {}; operands and attributes give {}".format(*said))
 
     return rule
+
+
+def _bare(type: Attribute) -> Attribute:
+    """Gives a tensor type without its encoding, by which elements are quantized: operands and results may differ in it."""
+    encoded = isinstance(type, TensorType) and not isinstance(cast("TensorType[Attribute]", type).encoding, NoneAttr)
+    return tensor(shape_of(type), element_type_of(type)) if encoded else type
 
 
 def _shape(op: HloOp, i: int = 0) -> tuple[int, ...]:
@@ -56,7 +62,7 @@ def _like(op: HloOp, shape: Sequence[int]) -> Types:
 
 def _equal(op: HloOp, values: slice = slice(None)) -> None:
     """Raises VerifyException if operands differ in type."""
-    if len(types := {v.type for v in list(op.operands)[values]}) > 1:
+    if len(types := {_bare(v.type) for v in list(op.operands)[values]}) > 1:
         raise VerifyException(f"the operands are {', '.join(sorted(map(str, types)))}; equal types are expected")
 
 

@@ -15,6 +15,7 @@ from xdsl.ir import Attribute
 from populus.dialects.support.diagnostics import named
 from populus.dialects.support.parser import LocatingParser
 from populus.lowering.stablehlo.jaxlib_reader import BYTECODE, PLACE
+from populus.lowering.stablehlo.quantized_types import readable
 
 _PRETTY = re.compile(rb"^\s*(?:%[\w:, %#]+=\s*)?(?:stablehlo|chlo|vhlo)\.\w", re.MULTILINE)
 
@@ -26,7 +27,7 @@ def needs_jaxlib(content: bytes) -> bool:
 
 def read_text(ctx: Context, text: str, name: str) -> ModuleOp:
     """Parses a module of any level; places that `prepare` noted become locations. Raises ParseError as the parser does."""
-    module = LocatingParser(ctx, text, name).parse_module()
+    module = LocatingParser(ctx, readable(text), name).parse_module()
     for op in module.walk() if PLACE in text else ():
         stated: Attribute | None = op.attributes.pop(PLACE, None)
         if isinstance(stated, StringAttr):

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.lowering.stablehlo.quantized_types import readable
 
 BYTECODE = b"ML\xefR"
 PLACE = "populus.place"
@@ -38,7 +39,7 @@ def generic_text(content: bytes, name: str) -> str:
         if content.startswith(BYTECODE):
             module = _portable(context, stablehlo, content, name) or ir.Module.parse(content, context)
         else:
-            module = ir.Module.parse(content.decode(), context)
+            module = ir.Module.parse(readable(content.decode()), context)
         prepare(module, context)
     except (ir.MLIRError, ValueError) as error:
         raise PopulusError(_message(str(error), name)) from None
@@ -85,7 +86,7 @@ def _message(text: str, name: str) -> str:
 def prepare(module: Any, context: Any) -> None:
     """Expands a module of jaxlib to what has a conversion, and marks each op with its place. Raises ir.MLIRError."""
     ir = _mlir("ir")
-    found = {"chlo": False, "quant": False, "dynamic": False}
+    found = {"chlo": False, "dynamic": False}
 
     def look(operation: Any) -> Any:
         for attribute in list(operation.attributes):
@@ -93,7 +94,6 @@ def prepare(module: Any, context: Any) -> None:
             if attribute_name.startswith(("sdy.", "mhlo.")):
                 del operation.attributes[attribute_name]
         types = " ".join(str(v.type) for v in operation.results)
-        found["quant"] |= "!quant." in types
         found["dynamic"] |= "?" in types
         return ir.WalkResult.ADVANCE
 
@@ -101,7 +101,6 @@ def prepare(module: Any, context: Any) -> None:
     found["chlo"] = _hide_chlo(module, context)
     passes = (
         (found["dynamic"], "stablehlo-refine-shapes"),
-        (found["quant"], "func.func(stablehlo-legalize-quant-to-math)"),
         (found["chlo"], "func.func(chlo-legalize-to-stablehlo)"),
         (found["dynamic"], "func.func(stablehlo-canonicalize-dynamism)"),
     )

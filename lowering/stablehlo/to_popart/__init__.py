@@ -26,6 +26,7 @@ from populus.dialects.stablehlo.shape_rules import is_static
 from populus.dialects.support.budget import check_time
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import element_type_of, is_known, shape_of, tensor
+from populus.lowering.stablehlo.quantized_types import quantization_of
 from populus.lowering.stablehlo.to_popart import (
     chlo,
     contraction,
@@ -33,6 +34,7 @@ from populus.lowering.stablehlo.to_popart import (
     elementwise,
     indexing,
     loops,
+    quantized,
     random,
     reduction,
     sorting,
@@ -126,7 +128,7 @@ class Walk:
         """Makes an argument; a complex one is a pair of floats, [.., 2]. Raises PopulusError for what is no static tensor."""
         if not is_static(type):
             raise PopulusError(f"input '{name}' is {type}; a tensor of static shape is expected. State its sizes (`dims`, --dim)")
-        element, sizes = part_type(type), shape_of(type)
+        element, sizes = stored(type), shape_of(type)
         if not is_known(element):
             raise PopulusError(f"input '{name}' is {type}; tiles cannot hold {element}")
         made = block.insert_arg(tensor((*sizes, 2) if is_complex(type) else sizes, element), len(block.args))
@@ -186,7 +188,9 @@ class Walk:
             type: Attribute = result.type
             if isinstance(type, TensorType) and not is_known(part_type(result.type)):
                 raise PopulusError(f"its result is {result.type}; tiles cannot hold {part_type(result.type)}")
-        found = rule_of(op)(Conversion(op, [self.values[v] for v in op.operands], builder, self, lifted))
+        rule, conversion = rule_of(op), Conversion(op, [self.values[v] for v in op.operands], builder, self, lifted)
+        inside = isinstance(op, CallOp) or op.name == "stablehlo.composite"  # its ops are converted one by one
+        found = quantized.quantized(rule, conversion) if not inside and quantized.is_quantized(op) else rule(conversion)
         results = found if isinstance(found, list) else [found]
         if len(results) != len(op.results):
             raise PopulusError(f"it has {len(op.results)} results, and gives {len(results)}")
@@ -204,9 +208,16 @@ def check_type(stated: Attribute, value: Value, lifted: bool) -> None:
     if isinstance(value, Pair) != is_complex(stated):
         raise PopulusError(f"its result is {stated}, and its conversion is {'complex' if isinstance(value, Pair) else 'real'}")
     for part in leaves([value]):
-        expected = tensor(shape(part) if lifted else shape_of(stated), part_type(stated))
-        if part.type != expected and not (lifted and element_type_of(part.type) == part_type(stated)):
+        own = stored(stated)
+        expected = tensor(shape(part) if lifted else shape_of(stated), own)
+        if part.type != expected and not (lifted and element_type_of(part.type) == own):
             raise PopulusError(f"its result is {stated}, and {part.type} by its conversion")
+
+
+def stored(type: Attribute) -> Attribute:
+    """Gives the type of the elements that stand for those of a type: the parts of complex ones, integers of quantized ones."""
+    found = quantization_of(type)
+    return part_type(type) if found is None else found.storage
 
 
 class UnconvertedError(PopulusError):
