@@ -73,9 +73,9 @@ PROGRAMS = (
     *(
         (
             f"examples/nlp/{name}/popxl",
-            "inference.py --config tiny --layers 2 --tensor_parallel 4 --vocab_size 128 --sequence_length 16 --hidden_size 128 --heads 8",
+            f"inference.py --config tiny --layers 2 {more} --vocab_size 128 --sequence_length 16 --hidden_size 128 --heads 8",
         )
-        for name in ("dolly", "llama")
+        for name, more in (("dolly", "--tensor_parallel 4"), ("llama", "--tensor_parallel 4 --micro_batch_size 1"))
     ),
     *((f"popart/docs/{front}/files", f"{name}.py") for front, names in GUIDES.items() for name in names.split()),
     ("tutorials/simple_applications/popart/mnist", "popart_mnist.py --epochs 1 --simulation"),
@@ -89,7 +89,7 @@ PROGRAMS = (
     (f"{TUTORIALS}/pytorch/efficient_data_loading", "walkthrough_code_only.py"),
     (f"{TUTORIALS}/pytorch/efficient_data_loading", "tuto_data_loading.py"),
     (f"{TUTORIALS}/pytorch/mixed_precision", "walkthrough_code_only.py"),
-    (f"{TUTORIALS}/pytorch/pipelining", "mnist_pipeline.py --epochs 1"),
+    (f"{TUTORIALS}/pytorch/pipelining", "mnist_pipeline.py --epochs 1 --batch-size 4 --device-iterations 2 --gradient-accumulation 8"),
     (f"{TUTORIALS}/pytorch/observing_tensors", "anchor_tensor_example.py"),
     ("examples/tutorials/simple_applications/pytorch/mnist", "mnist_poptorch_code_only.py --epochs 1"),
     (f"{FEATURES}/pytorch/octconv", "octconv_example.py --epochs 1 --batch-size 4"),

@@ -4,7 +4,8 @@ An image is a digit of 3 x 5 squares, of the set's size, with noise. `DRAWN` in 
 """
 
 import os
-from types import SimpleNamespace
+import sys
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -44,5 +45,11 @@ def _nothing(*_: Any, **__: Any) -> None:
     return None
 
 
-datasets = SimpleNamespace(MNIST=Digits, FashionMNIST=Digits, CIFAR10=Colours)
-transforms = SimpleNamespace(Compose=_nothing, ToTensor=_nothing, Normalize=_nothing, Resize=_nothing)
+def _module(name: str, **members: Any) -> ModuleType:
+    made = sys.modules[f"{__name__}.{name}"] = ModuleType(f"{__name__}.{name}")
+    made.__dict__.update(members)
+    return made
+
+
+datasets = _module("datasets", MNIST=Digits, FashionMNIST=Digits, CIFAR10=Colours)
+transforms = _module("transforms", Compose=_nothing, ToTensor=_nothing, Normalize=_nothing, Resize=_nothing, ConvertImageDtype=_nothing)
