@@ -27,6 +27,7 @@ from populus.tools.run import add_compile_arguments, program_of
 from populus.tools.weightless import without_weights
 
 HOTTEST = 10  # number of ops printed
+WIDTH = 32  # characters of an op's name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--html", metavar="FILE", help="write the profile as one HTML page that needs no network")
     add("--before", metavar="FILE", help="a profile.json to compare with")
     add("--no-weights", action="store_true", help="plan by the shapes of the weights: their data is not read, and may be missing")
+    add("--all", action="store_true", help="print every total and column, not only the first")
     add("--what-if", action="store_true", help="find the smallest machine on which the model fits, and the largest consumers of memory")
 
 
@@ -88,20 +90,35 @@ def show(args: argparse.Namespace, console: Console, data: Record, before: Recor
         elif path is not None:
             with replacing(path) as partial:
                 partial.write_text(text(), encoding="utf-8")
-    console.print(totals(data, before))
+    console.print(totals(data, before, every=args.all))
     console.print()
-    console.print(hottest(data))
+    console.print(hottest(data, every=args.all))
     say_written(console, args.json, args.html)
 
 
-def totals(data: Record, before: Record | None) -> Table:
-    """Makes a table of the totals, with those of another profile and their changes."""
+FIRST = {  # the totals that are printed without --all, in words
+    "cycles": "cycles",
+    "seconds": "time",
+    "compute_cycles": "computing",
+    "exchange_cycles": "exchanging",
+    "sync_cycles": "waiting at barriers",
+    "peak_tile_bytes": "fullest tile",
+    "fits": "fits its memory",
+    "tiles_used": "tiles in use",
+    "utilisation": "matrix units",
+}
+
+
+def totals(data: Record, before: Record | None, *, every: bool = True) -> Table:
+    """Makes a table of the totals, with those of another profile and their changes. `every`: also those that FIRST does not have."""
     table = _table(data["title"], *(["before", "now", ""] if before is not None else [""]))
     table.add_column("")
-    for name, value in data["summary"].items():
+    summary = data["summary"]
+    for name in (*(n for n in FIRST if n in summary), *(n for n in summary if every and n not in FIRST)):
+        value = summary[name]
         old = None if before is None else before["summary"].get(name)
         cells = [_number(value)] if before is None else [_number(old), _number(value), _change(old, value)]
-        table.add_row(name, *cells, unit_of(name))
+        table.add_row(FIRST.get(name, name.replace("_", " ")), *cells, unit_of(name))
     return table
 
 
@@ -109,20 +126,26 @@ def unit_of(name: str) -> str:
     """Gives the unit of a total: its last word if that is one."""
     last = name.rpartition("_")[2]
     units = {"cycles": "cycles", "bytes": "bytes", "bound": "bytes", "ops": "ops", "sets": "compute sets", "flops": "operations"}
-    more = {"seconds": "s", "used": "tiles", "fields": "fields", "utilisation": "of the peak of the matrix units"}
+    more = {"seconds": "s", "used": "tiles", "fields": "fields", "utilisation": "of their peak"}
     return (units | more).get(last, "")
 
 
-def hottest(data: Record) -> Table:
-    """Makes a table of the model's most expensive ops."""
-    table = _table("op of the model", "steps", "cycles", "share", "compute", "exchange", "sync", "bytes exchanged")
+def _end_of(name: str, most: int) -> str:
+    """Shortens a name on its left: names of a model differ at their ends."""
+    return name if len(name) <= most else f"..{name[2 - most :]}"
+
+
+def hottest(data: Record, *, every: bool = True) -> Table:
+    """Makes a table of the model's most expensive ops. `every`: also the columns that a terminal of 80 characters has no room for."""
+    more = ("steps", "sync", "bytes exchanged") if every else ()
+    table = _table("op", "cycles", "share", "compute", "exchange", *more)
     cycles = max(int(data["summary"]["cycles"]), 1)
     for op in data["ops"][:HOTTEST]:
-        numbers = (op["compute"], op["exchange"], op["sync"], op["bytes"])
-        share = f"{op['cycles'] / cycles:.1%}"
         first, *others = op["places"] or [op["name"]]
-        name = f"{first} + {len(others)} more" if others else first
-        table.add_row(shown(name), f"{len(op['steps']):,}", f"{op['cycles']:,}", share, *(f"{n:,}" for n in numbers))
+        end = f" + {len(others)} more" if others else ""
+        numbers = (op["compute"], op["exchange"], *((len(op["steps"]), op["sync"], op["bytes"]) if every else ()))
+        name = shown(_end_of(first, WIDTH - len(end)) + end)
+        table.add_row(name, f"{op['cycles']:,}", f"{op['cycles'] / cycles:.1%}", *(f"{n:,}" for n in numbers))
     return table
 
 

@@ -41,7 +41,7 @@ class Page:
     `given` runs first, in the empty folder; it may return names for blocks of Python. `before`: the same in front of a block that contains
     the text. `framed`: by a text of the block. `not_run`: the starts of commands and of blocks, with reasons. `long`: starts of commands
     and of blocks that only a whole run includes. `said`: what is printed where a block of text begins so. `fails`: starts of commands that
-    exit with 1. `needs`: modules and programs without which the page is not run.
+    exit with 1 or 2. `needs`: modules and programs without which the page is not run.
     """
 
     given: Callable[[], dict[str, Any] | None] | None = None
@@ -149,7 +149,7 @@ class Reader:
         status, printed = self.in_process(words) if (words := command.arguments()) is not None else self.in_shell(command.line)
         self.printed += printed
         fails = "populus: " in command.shown or command.line.startswith(self.page.fails or ("\0",))
-        if status != fails:
+        if status not in ((1, 2) if fails else (0,)):
             raise Failed(f"status {status}\n{printed[-3000:]}")
         if (line := missing(command.shown, printed)) is not None:
             raise Failed(f"not printed: {line}\n{printed[-3000:]}")

@@ -18,6 +18,7 @@ from benchmarks.models import transformer
 from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.pipeline import Pipeline
+from populus.tools.profile import _end_of
 from populus.tools.report.page import html
 from populus.tools.report.record import read, record, text_of
 from populus.tools.report.record_types import FILE, schema_text
@@ -187,14 +188,29 @@ def test_a_profile_is_the_same_every_time(data):
 def test_the_command_writes_both_files_and_compares(populus, net, tmp_path):
     plain, both = tmp_path / "plain.json", tmp_path / "both.json"
     assert populus("profile", net, "--target", "gc200", "--tiles", 8, "--pipeline", "inference-plain", "--json", plain).status == 0
-    compared = populus("profile", net, "--target", "gc200", "--tiles", 8, "--json", both, "--before", plain, "--html", tmp_path / "p.html")
+    page = tmp_path / "p.html"
+    compared = populus("profile", net, "--target", "gc200", "--tiles", 8, "--json", both, "--before", plain, "--all", "--html", page)
     assert compared.status == 0
-    assert "compute_sets" in compared.out
+    assert "compute sets" in compared.out
     assert "%" in compared.out
     assert "popops-fuse" in read(both)["pipeline"]
     assert "popops-fuse" not in read(plain)["pipeline"]
     assert populus("profile", both, "--html", tmp_path / "again.html").status == 0
     assert (tmp_path / "again.html").read_text() == html(read(both))
+
+
+def test_totals_are_words_with_units_and_long_names_keep_their_ends(populus, net):
+    few = populus("profile", net, "--target", "gc200", "--tiles", 8).out
+    every = populus("profile", net, "--target", "gc200", "--tiles", 8, "--all").out
+    units = {"cycles": "cycles", "time": "s", "waiting at barriers": "cycles", "fullest tile": "bytes", "tiles in use": "tiles"}
+    for words, unit in units.items():
+        assert re.search(rf"^{words} +[\d.,e-]+ +{unit} *$", few, re.MULTILINE), (words, few)
+    assert "_" not in few.split("\nop ")[0], "no keys"
+    assert "imbalance cycles" not in few
+    assert "imbalance cycles" in every
+    assert _end_of("/model/encoder/layer.11/attention/self/query/MatMul", 20) == "../self/query/MatMul"
+    rows = few.split("\nop ")[1].splitlines()
+    assert len(rows) <= 12 and max(map(len, rows)) <= 80, "no name is folded"
 
 
 def test_what_if_names_machines_that_are_just_enough(populus, net):
