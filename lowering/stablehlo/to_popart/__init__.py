@@ -127,7 +127,7 @@ class Walk:
     def argument(self, type: Attribute, block: Block, builder: Builder, name: str, old: SSAValue) -> Value:
         """Makes an argument; a complex one is a pair of floats, [.., 2]. Raises PopulusError for what is no static tensor."""
         if not is_static(type):
-            raise PopulusError(f"input '{name}' is {type}; a tensor of static shape is expected. State its sizes (`dims`, --dim)")
+            raise PopulusError(f"input '{name}' is {type}; a tensor of static shape is expected. Write the program for known sizes")
         element, sizes = stored(type), shape_of(type)
         if not is_known(element):
             raise PopulusError(f"input '{name}' is {type}; tiles cannot hold {element}")
