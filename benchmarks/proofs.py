@@ -16,6 +16,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cache
 from time import process_time
 from typing import Any
 
@@ -34,13 +35,15 @@ TARGETS: dict[str, dict[str, Any]] = {"host": {}, "gc200": {"target": "gc200", "
 
 
 def compiled(make: Callable[[], onnx.ModelProto]) -> Callable[[dict[str, Any]], object]:
-    """Compiles a model with options."""
-    return lambda options: populus.compile(make(), **options)
+    """Compiles a model, which is made once, with options."""
+    kept = cache(make)
+    return lambda options: populus.compile(kept(), **options)
 
 
 def trained(make: Callable[[], onnx.ModelProto]) -> Callable[[dict[str, Any]], object]:
-    """Compiles the step that trains a model, with options."""
-    return lambda options: TrainingSession(make(), loss="cross_entropy", optimizer="adam", **options)
+    """Compiles the step that trains a model, which is made once, with options."""
+    kept = cache(make)
+    return lambda options: TrainingSession(kept(), loss="cross_entropy", optimizer="adam", **options)
 
 
 ALL: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -58,15 +61,21 @@ class TooLong(Exception):
 
 @contextmanager
 def limited(seconds: int) -> Generator[None]:
-    """Raises TooLong after so many seconds."""
+    """Raises TooLong after so many seconds, also where a library has made another exception of it."""
+    late: list[TooLong] = []
 
     def stop(*_: object) -> None:
-        raise TooLong(f"longer than {seconds} s")
+        late.append(TooLong(f"longer than {seconds} s"))
+        raise late[-1]
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.alarm(seconds)
     try:
         yield
+    except Exception as error:
+        if late:
+            raise late[-1] from error
+        raise
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)

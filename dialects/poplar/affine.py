@@ -361,11 +361,13 @@ def values(at: Map, columns: Sequence[Array]) -> Array:
 
     context = box([int(c.max(initial=0)) + 1 for c in columns])  # which needs no test
 
-    def piece(where: Set, image: isl.MultiAff) -> None:
+    pieces: list[tuple[Set, isl.MultiAff]] = []
+    isl.PwMultiAff.from_map(at).foreach_piece(lambda where, image: pieces.append((where, image)))
+    for where, image in pieces:  # not in isl's loop, which turns an exception into one of its own
         where = where.gist(context)
         if where.plain_is_universe():
             found[...] = np.broadcast_to(_value(image.get_aff(0), columns), size)
-            return
+            continue
         inside = np.zeros(size, bool)
         for part in where.get_basic_sets():
             holds = np.ones(size, bool)
@@ -375,8 +377,6 @@ def values(at: Map, columns: Sequence[Array]) -> Array:
             inside |= holds
         if inside.any():
             found[inside] = np.broadcast_to(_value(image.get_aff(0), columns), size)[inside]
-
-    isl.PwMultiAff.from_map(at).foreach_piece(piece)
     return found
 
 

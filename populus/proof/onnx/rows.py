@@ -111,6 +111,19 @@ def _normalised_batch(n: Node) -> Results:
     return [n.t.elementwise(e, box(n.full), [n.x(0), scale, bias, mean, variance], True), *([] for _ in n.op.results[1:])]
 
 
+def _normalised_across_channels(n: Node) -> Results:
+    """Gives `x / (bias + alpha / size sum)^beta` with the sum of squares over `size` channels around, as far as they exist."""
+    size, i = int(n.get("size")), names("i", len(n.full))
+    where = within([*i, "k"], [*n.full, size])
+    channel = f"{i[1]} + k - {(size - 1) // 2}"
+    point = f"[{', '.join([*i, 'k'])}]"
+    to_points = read_map(f"{{ [{', '.join(i)}] -> {point} : {where} }}")
+    to_x = read_map(f"{{ {point} -> [{', '.join([i[0], channel, *i[2:]])}] : {where} and 0 <= {channel} < {n.full[1]} }}")
+    total = n.t.reduced("square_add", box(n.full), to_points, n.x(0), to_x)
+    e = _1 / expr.call("pow", float(n.get("bias")) + float(n.get("alpha")) / size * _2, float(n.get("beta")))
+    return [n.t.elementwise(e, box(n.full), [n.x(0), total], True)]
+
+
 def _lp(n: Node) -> Results:
     axis, p = n.axis(len(n.full)), int(n.get("p"))
     to_row = _row_map(n.full, [axis])
@@ -127,6 +140,7 @@ ROWS: Mapping[str, Callable[[Node], Results]] = {
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised_layer),
     **dict.fromkeys(("InstanceNormalization", "GroupNormalization"), _normalised_groups),
     "BatchNormalization": _normalised_batch,
+    "LRN": _normalised_across_channels,
     "LpNormalization": _lp,
 }
 """The definition of each op."""

@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 
+import numpy as np
 import pytest
 
 from populus.dialects.poplar import affine
@@ -167,3 +168,15 @@ def test_a_split_has_the_bounds_of_its_formula(split):
     for p in range(split.parts):
         assert images(parts, (p,), 100) == [(a,) for a in range(bounds[p], bounds[p + 1])]
     assert affine.count(parts.domain()) == split.parts
+
+
+def test_an_exception_while_a_map_is_computed_stays_what_it_is(monkeypatch):
+    class TooLong(Exception):
+        pass
+
+    def stop(*_):
+        raise TooLong
+
+    monkeypatch.setattr(affine, "_value", stop)
+    with pytest.raises(TooLong):
+        affine.values(affine.read_map("{ [i] -> [2*i] : 0 <= i < 9 }"), [np.arange(9)])
