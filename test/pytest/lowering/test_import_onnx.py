@@ -125,7 +125,7 @@ def test_a_custom_op_needs_its_file():
 
 
 def test_a_missing_file_is_named(tmp_path):
-    assert refused(tmp_path / "no.onnx") == f"{tmp_path}/no.onnx: there is no such file"
+    assert refused(tmp_path / "no.onnx") == f"{tmp_path}/no.onnx: no such file"
 
 
 @pytest.mark.parametrize("keep", [0, 5, 60])
