@@ -44,8 +44,10 @@ def _rule(infer: Callable[[Any], Types]) -> Rule:
 
 def _bare(type: Attribute) -> Attribute:
     """Gives a tensor type without its encoding, by which elements are quantized: operands and results may differ in it."""
-    encoded = isinstance(type, TensorType) and not isinstance(cast("TensorType[Attribute]", type).encoding, NoneAttr)
-    return tensor(shape_of(type), element_type_of(type)) if encoded else type
+    if not isinstance(type, TensorType):
+        return type
+    type = cast("TensorType[Attribute]", type)
+    return type if isinstance(type.encoding, NoneAttr) else tensor(shape_of(type), element_type_of(type))
 
 
 def _shape(op: HloOp, i: int = 0) -> tuple[int, ...]:
