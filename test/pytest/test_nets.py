@@ -179,7 +179,7 @@ def test_every_op_keeps_the_name_of_its_node_down_to_the_tiles():
 # -- scale
 
 
-ROOMY = "gc200, tile_bytes=268435456"  # on 16 tiles of the usual size most nets would wait outside, in copies
+ROOMY = "gc200, tile_bytes=268435456, tiles=5888"  # on 16 tiles of the usual size most nets would wait outside, in copies
 
 
 def ops_and_nodes(model: ModelProto | Path, tiles: int) -> tuple[int, int]:

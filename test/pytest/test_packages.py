@@ -23,6 +23,7 @@ NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 NOTHING_TO_RUN = (
     "CONTRIBUTING.md",
     "docs/popart-api.md",
+    "docs/pytorch.md",
     "docs/poptorch-compatibility.md",
     "docs/reliability.md",
     "dialects/README.md",

@@ -347,7 +347,7 @@ def test_C16_a_fusion_before_selection_is_refused(tool, tmp_path):
         ("poplar-allocate,popops-to-poplar", "-p: poplar-allocate works on poplar, which popops-to-poplar makes"),
     ):
         status, _, errors = tool("populus_opt", "-p", passes, "--load", tmp_path / "own.py", "--print-pipeline")
-        assert (status, errors.strip()) == (1, errors.strip())
+        assert status == 2
         assert message in errors
     assert tool("populus_opt", "-p", "popart-to-popops,acme-fuse", "--load", tmp_path / "own.py", "--print-pipeline")[0] == 0
 
