@@ -111,7 +111,11 @@ PAGES: dict[str, Page] = {
         },
     ),
     "docs/proof.md": Page(
-        not_run={"pip install": INDEX, "poplar-merge is refuted": "a refutation of a pass that was made wrong (test_passes.py)"}
+        not_run={
+            "pip install": INDEX,
+            "poplar-merge is refuted": "a refutation of a pass that was made wrong (test_passes.py)",
+            "the pattern Attention is refuted": "a refutation of a pattern that was made wrong (test_rewrites.py)",
+        }
     ),
     "docs/tutorial.md": Page(given=givens.digits, not_run={"make ": CLONE, "source ": CLONE}),
     "examples/digits/README.md": Page(given=givens.digits, not_run={"pip install": INDEX}, long=("populus train", "epoch")),
