@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnxruntime as ort
-from onnx import ModelProto, helper, numpy_helper, shape_inference
+from onnx import ModelProto, NodeProto, helper, numpy_helper, shape_inference
 
 import populus
 from fuzz.children import asking
 from fuzz.differences import known
 from fuzz.drawing import Array
-from fuzz.graphs import graph, inputs
+from fuzz.gradients import doubled
+from fuzz.graphs import graph, inputs, used
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
 
 CONFIGURATIONS = (
@@ -83,6 +84,33 @@ def differ(found: Array, expected: Array, doubt: float) -> str | None:
         return None
     at = tuple(int(i) for i in np.unravel_index(int(wrong.argmax()), wrong.shape))
     return f"{int(wrong.sum())} of {wrong.size} elements differ; at {list(at)}: {found[at]}, expected {expected[at]}"
+
+
+def exact(model: ModelProto, arrays: Mapping[str, Array], name: str, found: Array) -> bool:
+    """Whether a float result is what onnxruntime computes in doubles. It is not, where onnxruntime does not run the model in doubles."""
+    if found.dtype not in RTOL:
+        return False
+    try:
+        expected = oracle(doubled(alone(model, name)), {n: a.astype(np.float64) if a.dtype.kind in "fV" else a for n, a in arrays.items()})
+    except NoOracle:
+        return False
+    with np.errstate(over="ignore"):
+        return differ(found, expected[name].astype(found.dtype), 0.0) is None
+
+
+def alone(model: ModelProto, name: str) -> ModelProto:
+    """The model with one of its outputs, and the nodes that this needs: onnxruntime lacks some ops in doubles."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    needed, nodes = {name}, list[NodeProto]()
+    for node in reversed(model.graph.node):
+        if needed & {*node.output}:
+            nodes.append(node)
+            needed |= {*used([node])}
+    del copy.graph.node[:], copy.graph.output[:]
+    copy.graph.node.extend(reversed(nodes))
+    copy.graph.output.extend(o for o in model.graph.output if o.name == name)
+    return copy
 
 
 def doubts(model: ModelProto, arrays: Mapping[str, Array], expected: Mapping[str, Array]) -> dict[str, float]:
@@ -160,6 +188,8 @@ def judged(model: ModelProto, seed: int, engine: str, target: str, tiles: int) -
     if wrong:
         doubt = doubts(model, arrays, expected)
         wrong = {n: said for n in wrong if (said := differ(found[n], expected[n], 4 * doubt[n]))}
+    if wrong:  # a sum of 64,000 floats in a row rounds: onnxruntime's mean of an old opset does
+        wrong = {n: said for n, said in wrong.items() if not exact(model, arrays, n, found[n])}
     if wrong:
         name, said = next(iter(wrong.items()))
         return Verdict(seed, label, "wrong", f"'{name}': {said}")
