@@ -116,7 +116,7 @@ def test_the_page_works_by_keyboard_and_mouse_and_axe_finds_nothing(scheme, widt
         first = page.locator("section h2").nth(1).inner_text()
         assert first.startswith(f"Point {found.front[0]},")
         fields = page.get_by_role("region", name="sensitivity").locator("tbody tr")
-        assert fields.count() == len(found.sensitivities[found.front[0]])
+        assert fields.count() == len(asked.sensitivities[found.front[0]])
         if AXE is not None:
             page.evaluate((Path(AXE.origin).parent / "axe.min.js").read_text())
             faults = page.evaluate("axe.run()")["violations"]
