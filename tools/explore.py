@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--optimise", metavar="AIM", help="cycles, memory, or balanced (default): what plans of products and convolutions spare")
     add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension")
     add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
+    add("--plan", metavar="FILE", help="plans of products and convolutions by name, as populus profile --plan-to writes them")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
     add("--load", action="append", default=[], metavar="FILE.py", help="load ops, passes and machines from a Python file")
 
@@ -99,7 +100,7 @@ def execute(args: argparse.Namespace) -> int:
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """Gives the keywords of `explore`. Raises UsageError for texts that cannot be read."""
     names = ("machine", "equal", "fit", "points", "search", "seed", "processes", "log", "resume", "technology", "partials", "optimise")
-    given = {name: getattr(args, name) for name in (*names, "pipeline", "load")}
+    given = {name: getattr(args, name) for name in (*names, "pipeline", "plan", "load")}
     return {
         **given,
         "vary": vary_of(args.vary),

@@ -19,6 +19,7 @@ from populus.compare.engines import compare_engines
 from populus.compare.levels import Comparison, compare_levels
 from populus.dialects.poplar.target import PARTIALS, Spec
 from populus.dialects.support.diagnostics import did_you_mean
+from populus.dialects.support.output_files import replacing
 from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline
 from populus.program import compile as api
@@ -82,6 +83,8 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add("--bound", action="append", default=[], metavar="NAME=N", help="the most iterations of the Loop NAME, where the data decide them")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
     add("--accuracy", default="standard", choices=list(ACCURACIES), help="exact: convolutions are sums in order; fast: errors of 1e-6")
+    add("--plan", metavar="FILE", help="plans of products and convolutions by name, as --plan-to writes them; others are chosen as always")
+    add("--plan-to", metavar="FILE", help="write the plans of products and convolutions to this file, to read, edit and give back")
     add("--cache", action=argparse.BooleanOptionalAction, help="keep any program, or none; default: that of an ONNX file")
     add("--load", action="append", default=[], metavar="FILE.py", help="load ops and passes from a Python file")
 
@@ -126,7 +129,7 @@ def program_of(
     """Compiles the program that the arguments describe, with a spinner. `buckets`: of open dimensions."""
     check_engine(args)
     with stages(f"compiling {args.model}") as progress:
-        return compile(
+        program = compile(
             args.model,
             target=args.target,
             tiles=args.tiles,
@@ -145,14 +148,20 @@ def program_of(
             host=not args.no_host,
             accuracy=args.accuracy,
             cache=args.cache,
+            plan=args.plan,
             buckets=buckets,
             progress=progress,
         )
+    if args.plan_to is not None:
+        with replacing(args.plan_to) as partial:
+            partial.write_text(f"# {shown(Path(args.model).name)} on {args.target}\n{program.plans()}", encoding="utf-8")
+    return program
 
 
 def verified(args: argparse.Namespace, console: Console) -> Program:
     """Compiles the program. With --verify-each, judges each pass, and prints the verdicts."""
-    looks_inside = args.verify_each or args.profile or args.check_levels or args.shuffle_orders or args.replicas > 1 or args.value
+    looks_inside = args.verify_each or args.profile or args.check_levels or args.shuffle_orders or args.replicas > 1
+    looks_inside = looks_inside or args.value or args.plan_to
     with judging(args.verify_each) as judge:
         buckets = BUCKETS if args.buckets is None else buckets_of(args.buckets)
         program = program_of(args, args.level, buckets, api.compile if looks_inside else front.compile)
@@ -238,7 +247,6 @@ def execute(args: argparse.Namespace) -> int:
 
 def profile(args: argparse.Namespace, program: Program, console: Console) -> list[Sharing]:
     """Writes the page of the profile. Prints how threads of the native engine would share a run, and gives it as data."""
-    from populus.dialects.support.output_files import replacing
     from populus.tools.report.page import html
     from populus.tools.report.record import record
 

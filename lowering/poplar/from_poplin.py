@@ -5,7 +5,7 @@ partials.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, UnrealizedConversionCastOp, f16, f32
@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.data import array_attribute
-from populus.dialects.poplar import ConstOp, GraphOp, StorageOp
+from populus.dialects.poplar import ConstOp, GraphOp
 from populus.dialects.poplar.memory import root_of
 from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split, along, at
 from populus.dialects.poplar.target import PARTIALS, sum_type
@@ -21,17 +21,19 @@ from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp, PackedMatMulOp
 from populus.dialects.popops import MapOp
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
-from populus.dialects.support.element_types import bytes_of, element_type_of, shape_of
+from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.lowering.poplar.graph import Rule, ToPoplarPass
 from populus.lowering.poplar.plan.aims import aim_of
-from populus.lowering.poplar.plan.contraction import MEMORY_SHARE, Contraction, Near, Option, Plan, options, shape_of_contraction, splits_of
+from populus.lowering.poplar.plan.contraction import Contraction, Near, shape_of_contraction, splits_of
 from populus.lowering.poplar.plan.layout import as_accessed
+from populus.lowering.poplar.plan.planning import Bids, Planning, room_of
 from populus.lowering.poplar.plan.reduction import reduce_partials
-from populus.lowering.poplar.plan.residency import Residency, Room
+from populus.lowering.poplar.plan.residency import Residency
 from populus.lowering.poplar.plan.serial import split_serially
-from populus.lowering.poplar.plan.weights import Arguments, arguments_of, by_groups, constants_of, offered, replicate, steps_of
+from populus.lowering.poplar.plan.stated import Names, of_option
+from populus.lowering.poplar.plan.weights import Arguments, arguments_of, by_groups, constants_of, replicate
 from populus.lowering.poplar.plan.window import Windows, thinned
-from populus.lowering.poplar.plan.winograd import Tiles, whole_sums, winograd_tile
+from populus.lowering.poplar.plan.winograd import Tiles, winograd_tile
 from populus.lowering.poplar.tile_builder import Connection, TileBuilder
 from populus.runtime.codelets.winograd import transformed_weights
 
@@ -45,9 +47,8 @@ def matmul(op: MatMulOp, t: TileBuilder, how: Planning) -> Sequence[SSAValue]:
     if 0 in (g, m, n):
         return [t.var((g, m, n), result)]
     near = _near(t, op.a, (0, 1), (g, m))
-    p, resident = how.plan(
-        t, shape_of_contraction(op, how.partials), element, (1, near[1]) if near is not None and near[0] == 1 else None, op.b
-    )
+    rows = (1, near[1]) if near is not None and near[0] == 1 else None
+    p, resident = how.plan(t, op, shape_of_contraction(op, how.partials), element, rows)
     splits = {
         "k": splits_of(k, p.in_channels, p.in_grain),
         "g": splits_of(g, p.groups),
@@ -84,12 +85,11 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
     near = _near(t, op.x, (0, *range(2, 2 + len(windows))), (batch, *(n * s for n, s in zip(windows, ints(op.strides)))))
     x, seen = thinned(t, x, seen, windows, kernel)
     shape = replace(shape_of_contraction(op, how.partials), windows=tuple(windows), kernel=tuple(kernel), strides=seen.strides)
-    products = None if how.tiles is None else how.tiles.products(op, how.arguments)
+    products = how.in_tiles(op)
     if products is not None and t.view(op.w) is constants_of(op.w, how.arguments)[0].result:
         return [_in_tiles(op, t, how, x, seen, products)]
-    p, resident = how.plan(t, shape, element, near, op.w)
     tile = winograd_tile(shape, seen.dilations, element, t.target, how.winograd) if how.is_constant(w) else 0
-    p = whole_sums(shape, p, t.target) if tile else p
+    p, resident = how.plan(t, op, shape, element, near, whole=tile > 0)
     spatial = range(len(windows))
     outs, taps = [f"o{d}" for d in spatial], [f"k{d}" for d in spatial]
     splits = {"ic": splits_of(ic, p.in_channels, p.in_grain), "k0": splits_of(kernel[0], p.kernel), "b": splits_of(batch, p.batch)}
@@ -124,7 +124,7 @@ def _in_tiles(op: ConvolutionOp, t: TileBuilder, how: Planning, x: SSAValue, see
     element = element_type_of(op.y.type)
     batch, oc, *windows = op.y.type.get_shape()
     ic, (down, across) = products.in_channels, [-(-n // 2) for n in windows]
-    p, resident = how.plan(t, products, element, None, op.w)
+    p, resident = how.plan(t, op, products, element, None, tiled=True)
     (constant,) = constants_of(op.w, how.arguments)
     u = transformed_weights(2, constant.array()).reshape(16, oc, ic, 1)
     weights = ConstOp(constant.label.data, array_attribute(u), TensorType.of(u.shape, element))
@@ -273,43 +273,6 @@ def _expected(t: TileBuilder, tensor: SSAValue) -> Grid | None:
 
 
 @dataclass(frozen=True)
-class Planning:
-    """Planner options of the pass, the memory for resident weights, and the arguments of each parameter."""
-
-    residency: Residency
-    agree: bool
-    traffic: float
-    partials: str
-    winograd: int
-    arguments: Arguments
-    tiles: Tiles | None
-    share: float = MEMORY_SHARE
-    shared: dict[SSAValue, Plan] = field(default_factory=dict[SSAValue, Plan])  # of resident weights that several serial steps read
-
-    def is_constant(self, tensor: SSAValue) -> bool:
-        """Tells whether an operand is a constant in all calls of its function."""
-        root = root_of(tensor).owner
-        given = self.arguments.get(root, ()) if isinstance(root, StorageOp) else ()
-        return isinstance(root, ConstOp) or (len(given) > 0 and all(self.is_constant(value) for value in given))
-
-    def plan(self, t: TileBuilder, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, Arguments | None]:
-        """Plans a contraction. If its weights are resident, replicated on the tiles that read them, also returns the arguments.
-
-        Serial steps that share resident weights have the plan of the first, which gives the weights their layout.
-        """
-        root = root_of(t.view(weights))
-        if root in self.shared:
-            return self.shared[root], None
-        candidates = options(shape, element, t.target, near if self.agree else None, self.traffic, self.share)
-        constants, steps = constants_of(weights, self.arguments), steps_of(weights)
-        candidates = offered(candidates, constants, t.target, steps) if constants else candidates
-        plan, resident = self.residency.choose(candidates, bool(constants))
-        if resident and steps > 1:
-            self.shared[root] = plan
-        return plan, self.arguments if resident else None
-
-
-@dataclass(frozen=True)
 class PoplinToPoplarPass(ToPoplarPass):
     """Lowers matrix products and convolutions to families.
 
@@ -320,8 +283,9 @@ class PoplinToPoplarPass(ToPoplarPass):
     in several steps. `partials`: the type that halves are summed in: f32 (default), or f16, which a GC200 does at twice
     the rate, and which rounds each running sum after every call of the matrix unit. `winograd`:
     the largest tile of outputs for which Winograd's algorithm may replace the direct sums, 0, 2 or 4. `optimise`: the aim,
-    `balanced` (default), `cycles` or `memory`, which sets `resident` and `traffic`. Raises PopulusError if `resident` is not
-    from 0 to 1, or for another type, tile or aim. To rounding.
+    `balanced` (default), `cycles` or `memory`, which sets `resident` and `traffic`. `plans`: plans that are stated for
+    contractions by name, as `plan/stated.py` formats them. Raises PopulusError if `resident` is not
+    from 0 to 1, for another type, tile or aim, and for a stated plan that cannot be. To rounding.
     """
 
     name = "poplin-to-poplar"
@@ -332,6 +296,7 @@ class PoplinToPoplarPass(ToPoplarPass):
     partials: str | None = None
     winograd: int = 2
     optimise: str | None = None
+    plans: str | None = None
 
     def rules(self, graph: GraphOp) -> Mapping[type[Operation], Rule]:
         if not 0 <= self.resident <= 1:
@@ -341,51 +306,25 @@ class PoplinToPoplarPass(ToPoplarPass):
         if self.partials not in (None, *PARTIALS):
             near = did_you_mean(self.partials, PARTIALS)
             raise PopulusError(f"partials = {self.partials}; halves are summed in {' or '.join(PARTIALS)}{near}")
+        plans = of_option(self.plans)
         aim = aim_of(self.optimise)
         traffic = self.traffic if aim.traffic is None else aim.traffic
         given = arguments_of(graph)
         share = self.resident if aim.resident is None else aim.resident
+        names = Names.of((op for op in graph.walk() if isinstance(op, MatMulOp | ConvolutionOp)), plans)
         if self.serial:
-            split_serially(graph, self._half_sums, _room(graph, share), given, traffic)
+            split_serially(graph, self._half_sums, room_of(graph, share), given, traffic, names)
+        names.check()
+        bids = Bids(graph, given, share, traffic, self._half_sums, aim.temporaries, names)
         tiles: Tiles | None = None
-        residency = Residency.of(*self._bids(graph, given, share, traffic, aim.temporaries, tiles))
+        residency = Residency.of(*bids.all(tiles))
         if aim.tiled and self.winograd and graph.machine.has_calls:
             # Their weights are more, and pay for memory what those of direct sums do.
             tiles = Tiles(graph.machine, traffic, aim.temporaries, residency.price)
-            residency = Residency.of(*self._bids(graph, given, share, traffic, aim.temporaries, tiles))
-        how = Planning(residency, self.agree, traffic, self._half_sums, self.winograd, given, tiles, aim.temporaries)
+            residency = Residency.of(*bids.all(tiles))
+        how = Planning(residency, self.agree, traffic, self._half_sums, self.winograd, given, tiles, names, aim.temporaries)
         return {ConvolutionOp: partial(convolution, how=how), MatMulOp: partial(matmul, how=how), PackedMatMulOp: packed_matmul}
 
     @property
     def _half_sums(self) -> str:
         return "f16" if self.partials == "f16" else ""
-
-    def _bids(
-        self, graph: GraphOp, given: Arguments, share: float, traffic: float, temporaries: float, tiles: Tiles | None
-    ) -> tuple[Room, list[tuple[Option, ...]]]:
-        """Returns the bytes of a tile for resident weights, and each contraction's options for them.
-
-        `share`: of a tile for such weights. `temporaries`: the share for temporaries. `tiles`: the choice of convolutions in tiles of
-        outputs; without it all are direct.
-        """
-        machine, bids, seen = graph.machine, list[tuple[Option, ...]](), set[SSAValue]()
-        if share == 0:
-            return Room(0, 0), []
-        for op in graph.walk():
-            if not isinstance(op, MatMulOp | ConvolutionOp) or op.operands[1] in seen:
-                continue
-            if constants := constants_of(op.operands[1], given):
-                seen.add(op.operands[1])
-                shape = shape_of_contraction(op, self._half_sums)
-                if tiles is not None and isinstance(op, ConvolutionOp):
-                    shape = tiles.products(op, given) or shape
-                if shape.macs:
-                    found = options(shape, element_type_of(op.operands[0].type), machine, None, traffic, temporaries)
-                    bids.append(offered(found, constants, machine, steps_of(op.operands[1])))
-        return _room(graph, share), bids
-
-
-def _room(graph: GraphOp, share: float) -> Room:
-    """Computes the bytes of a tile for resident weights, if they may take `share` of it."""
-    spread = [bytes_of(op.type.shape, op.type.element) for op in graph.walk() if isinstance(op, ConstOp)]
-    return Room.of(share, graph.machine, spread)

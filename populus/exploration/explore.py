@@ -30,8 +30,9 @@ from populus.exploration.search import chosen, drawn, propose
 from populus.exploration.space import Space, text_of
 from populus.exploration.technology import technology
 from populus.lowering.driver.content_hash import content_hash
+from populus.lowering.poplar.plan.stated import as_option
 from populus.program.models import as_model
-from populus.program.options import CompileOptions
+from populus.program.options import CompileOptions, stated_in
 
 SCHEMA = "populus exploration"
 VERSION = 1
@@ -300,6 +301,8 @@ def key_of(bench: Bench) -> str:
     options = ("dims", "partials", "optimise", "accuracy", "narrow", "values", "bounds")
     given += [f"{name}={getattr(space.options, name)}" for name in options]
     given += [json.dumps(space.technology.record(), sort_keys=True)]
+    if (plan := space.options.plan) is not None:
+        given.append(as_option(stated_in(plan)))
     for model in bench.models:
         given += [str(model.weight), _hash_of(model)]
     return sha256("\0".join(given).encode()).hexdigest()

@@ -90,7 +90,7 @@ class Bench:
         if key in self.upper:
             self.reuse.levels_kept += 1
             return self.upper[key]
-        program = compiled(model.model, replace(options, level="popops", pipeline=upper))
+        program = compiled(model.model, replace(options, level="popops", pipeline=upper, plan=None))
         if isinstance(program, OpenProgram):
             names = sorted({name for own in program.names.values() for name in own.values()})
             first = names[0]

@@ -237,6 +237,10 @@ class OpenProgram(Program):
         """Gives the costs of the program that ran last, or of that of exactly these sizes. Raises PopulusError as `module` does."""
         return self._chosen(sizes).profile()
 
+    def plans(self, **sizes: int) -> str:
+        """Formats the plans of the program that ran last, or of that of exactly these sizes. Raises PopulusError as `module` does."""
+        return self._chosen(sizes).plans()
+
     def page(self, title: str = "") -> str:
         return self._chosen({}).page(title)
 

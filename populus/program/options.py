@@ -14,11 +14,13 @@ from populus.dialects.poplar.target import PARTIALS, Spec
 from populus.dialects.signature.bounded_dimensions import EXPECTED, are_bounds
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver import extensions
+from populus.lowering.driver.files import decode, read_bytes
 from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.driver.program_cache import ProgramCache
 from populus.lowering.poplar.plan.aims import aim_of
+from populus.lowering.poplar.plan.stated import Stated, as_option, parse
 from populus.program.buckets import BUCKETS, check_buckets
 from populus.runtime.engine import choice
 
@@ -50,6 +52,11 @@ def check_partials(partials: str | None) -> None:
     """Raises PopulusError for a type that halves are not summed in."""
     if partials not in (None, *PARTIALS):
         raise PopulusError(f"partials = {partials}; halves are summed in {' or '.join(PARTIALS)}{did_you_mean(partials, PARTIALS)}")
+
+
+def stated_in(path: str | os.PathLike[str]) -> Sequence[Stated]:
+    """Reads the plans of a file. Raises PopulusError, with the line, for one that is none."""
+    return parse(decode(read_bytes(path), os.fspath(path)), os.fspath(path))
 
 
 def check_size(name: str, entry: object) -> None:
@@ -157,6 +164,7 @@ class CompileOptions(MachineOptions):
     `accuracy`: `exact` computes each convolution as sums of products in order. `standard` computes 3x3 convolutions by constants in
     tiles of 2 by 2 outputs where that is faster, with errors as small (docs/performance-native.md). `fast` also has tiles of 4 by 4,
     with errors of a few 1e-6 of the largest output.
+    `plan`: a file of plans of products and convolutions, by name or pattern (docs/plans.md); the others are planned as always.
     `progress`: called with the number and name of each pass before it runs.
     """
 
@@ -171,6 +179,7 @@ class CompileOptions(MachineOptions):
     exact: bool = False
     example_inputs: Sequence[object] | None = None
     accuracy: AccuracyName = "standard"
+    plan: str | os.PathLike[str] | None = None
     progress: Callable[[int, str], None] | None = None
 
     def check(self) -> None:
@@ -178,6 +187,7 @@ class CompileOptions(MachineOptions):
         super().check()
         _check_kind(self, "accuracy", str, "a text")
         _check_kind(self, "sample", int, "a whole number")
+        _check_kind(self, "plan", (str, os.PathLike), "a file")
         for name in ("values", "bounds"):
             _check_kind(self, name, Mapping, "a dict by name")
         _check_kind(self, "pipeline", (str, os.PathLike, Pipeline), "a name, a file or a Pipeline")
@@ -206,6 +216,8 @@ class CompileOptions(MachineOptions):
             chosen = chosen.insert_before("poplin-to-poplar", PASSES["popops-narrow"]()())
         if self.accuracy != "standard" and any(p.name == "poplin-to-poplar" for p in chosen.passes):
             chosen = chosen.with_options("poplin-to-poplar", winograd=ACCURACIES[self.accuracy])
+        if self.plan is not None:
+            chosen = chosen.with_options("poplin-to-poplar", plans=as_option(stated_in(self.plan)))
         chosen.check()
         return chosen.with_defaults(target=self.target, tiles=self.tiles, partials=self.partials, optimise=self.optimise)
 

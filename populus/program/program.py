@@ -28,6 +28,7 @@ from populus.lowering.driver.files import in_file
 from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.lowering.driver.program_cache import ProgramCache, key_of, signature_module
+from populus.lowering.poplar.plan.stated import recording
 from populus.program.options import CompileOptions
 from populus.program.signature import Signature, computed
 from populus.program.source import Source, level_of
@@ -267,6 +268,18 @@ class Program:
         found = profile(graph_of(self.module("poplar")))
         found.page = self.page
         return found
+
+    def plans(self) -> str:
+        """Formats the plans of products and convolutions as text, which `compile(plan=FILE)` takes back (docs/plans.md).
+
+        Raises PopulusError for a model that is a tile program already.
+        """
+        if "popops" not in self.levels:
+            raise PopulusError("plans are made on the way from the level popops down to poplar, which this program does not go")
+        with no_garbage_collection(), recording() as found:
+            below = Pipeline(self.pipeline.passes[len(self.pipeline.down_to("popops")) :])
+            below.until("poplin-to-poplar").run(self.source.context(), self.module("popops").clone())
+        return found.text()
 
     @property
     def signature(self) -> Signature:

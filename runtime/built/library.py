@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -39,64 +38,7 @@ class _Array(ctypes.Structure):
     _fields_ = (("type", ctypes.c_int), ("rank", ctypes.c_int32), ("shape", ctypes.POINTER(ctypes.c_int64)), ("data", ctypes.c_void_p))
 
 
-class Runner(ABC):
-    """A program that runs on dense arrays: what callers give is checked here.
-
-    `inputs`, `outputs`: (shape, dtype) by name, in order.
-    """
-
-    inputs: dict[str, Type]
-    outputs: dict[str, Type]
-
-    @abstractmethod
-    def start(self, given: Sequence[Array], taken: Sequence[Array]) -> None:
-        """Runs the program once on these inputs and outputs, in order."""
-
-    @abstractmethod
-    def started(self, given: Sequence[Array], taken: Sequence[Array]) -> Callable[[], None]:
-        """Gives a function that runs the program on these arrays, which it keeps."""
-
-    def run(self, inputs: Inputs) -> dict[str, Array]:
-        """Runs the program and gives the outputs by name, as new arrays.
-
-        `inputs`: arrays by name, or the array of the only input. `program(inputs)` is the same.
-        Raises ProgramError for an input that is missing, unknown, or of another shape or element type, and for a value that the
-        model refuses.
-        """
-        inputs = by_name(inputs, self.inputs)
-        if unknown := [name for name in inputs if name not in self.inputs]:
-            raise ProgramError(f"the program has no input '{unknown[0]}'; it has {_listed(self.inputs)}")
-        if missing := [name for name in self.inputs if name not in inputs]:
-            raise ProgramError(f"input '{missing[0]}' is missing ({_text(self.inputs[missing[0]])})")
-        given = [_fitting(f"input '{name}'", array_of(name, inputs[name]), type) for name, type in self.inputs.items()]
-        taken = [np.empty(*type) for type in self.outputs.values()]
-        self.start(given, taken)
-        return dict(zip(self.outputs, taken))
-
-    __call__ = run
-
-    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Callable[[], None]:
-        """Gives a function that runs the program on these arrays, and writes the results into those of `outputs`.
-
-        Each call reads what the inputs hold then: a loop changes their elements and calls it. Raises ProgramError for an array that is
-        missing, unknown, not dense or of another type, for an output that cannot be written, and for one that shares memory with another.
-        """
-        for what, known, arrays in (("input", self.inputs, inputs), ("output", self.outputs, outputs)):
-            if list(wrong := known.keys() ^ arrays.keys()):
-                raise ProgramError(f"{what} '{min(wrong)}' is missing or unknown; the program has {_listed(known)}")
-            for name, type in known.items():
-                if _fitting(f"{what} '{name}'", arrays[name], type) is not arrays[name]:
-                    raise ProgramError(f"{what} '{name}' is not a dense array, so its memory cannot be used as it is")
-        given, taken = [inputs[name] for name in self.inputs], [outputs[name] for name in self.outputs]
-        for name, i in zip(self.outputs, range(len(taken))):
-            if not taken[i].flags.writeable:
-                raise ProgramError(f"output '{name}' is read-only")
-            if any(np.may_share_memory(taken[i], other) for other in (*given, *taken[:i])):
-                raise ProgramError(f"output '{name}' shares memory with another array of the run")
-        return self.started(given, taken)
-
-
-class BuiltProgram(Runner):
+class BuiltProgram:
     """A loaded program: `run` computes.
 
     `inputs`, `outputs`, `states`: (shape, dtype) by name, in order. States begin as zeros and stay from run to run. Threads may
@@ -119,13 +61,46 @@ class BuiltProgram(Runner):
             library.populus_close(self._session)
             library.populus_unload(self._model)
 
-    def start(self, given: Sequence[Array], taken: Sequence[Array]) -> None:
+    def run(self, inputs: Inputs) -> dict[str, Array]:
+        """Runs the program and gives the outputs by name, as new arrays.
+
+        `inputs`: arrays by name, or the array of the only input. `program(inputs)` is the same.
+        Raises ProgramError for an input that is missing, unknown, or of another shape or element type, and for a value that the
+        model refuses.
+        """
+        inputs = by_name(inputs, self.inputs)
+        if unknown := [name for name in inputs if name not in self.inputs]:
+            raise ProgramError(f"the program has no input '{unknown[0]}'; it has {_listed(self.inputs)}")
+        if missing := [name for name in self.inputs if name not in inputs]:
+            raise ProgramError(f"input '{missing[0]}' is missing ({_text(self.inputs[missing[0]])})")
+        given = [_fitting(f"input '{name}'", array_of(name, inputs[name]), type) for name, type in self.inputs.items()]
+        taken = [np.empty(*type) for type in self.outputs.values()]
         with self._lock:
             _place(self._given, given)
             _place(self._taken, taken)
             self._run(self._given, self._taken)
+        return dict(zip(self.outputs, taken))
 
-    def started(self, given: Sequence[Array], taken: Sequence[Array]) -> Callable[[], None]:
+    __call__ = run
+
+    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Callable[[], None]:
+        """Gives a function that runs the program on these arrays, and writes the results into those of `outputs`.
+
+        Each call reads what the inputs hold then: a loop changes their elements and calls it. Raises ProgramError for an array that is
+        missing, unknown, not dense or of another type, for an output that cannot be written, and for one that shares memory with another.
+        """
+        for what, known, arrays in (("input", self.inputs, inputs), ("output", self.outputs, outputs)):
+            if list(wrong := known.keys() ^ arrays.keys()):
+                raise ProgramError(f"{what} '{min(wrong)}' is missing or unknown; the program has {_listed(known)}")
+            for name, type in known.items():
+                if _fitting(f"{what} '{name}'", arrays[name], type) is not arrays[name]:
+                    raise ProgramError(f"{what} '{name}' is not a dense array, so its memory cannot be used as it is")
+        given, taken = [inputs[name] for name in self.inputs], [outputs[name] for name in self.outputs]
+        for name, i in zip(self.outputs, range(len(taken))):
+            if not taken[i].flags.writeable:
+                raise ProgramError(f"output '{name}' is read-only")
+            if any(np.may_share_memory(taken[i], other) for other in (*given, *taken[:i])):
+                raise ProgramError(f"output '{name}' shares memory with another array of the run")
         places = _descriptions(self.inputs.values()), _descriptions(self.outputs.values())
         _place(places[0], given)
         _place(places[1], taken)
@@ -164,7 +139,7 @@ class BuiltProgram(Runner):
         found: dict[str, Type] = {}
         for i in range(self._library.populus_count(self._model, role)):
             tensor = self._library.populus_describe(self._model, role, i).contents
-            found[tensor.name.decode()] = (tuple(tensor.shape[: tensor.rank]), type_of(tensor.type))
+            found[tensor.name.decode()] = (tuple(tensor.shape[: tensor.rank]), _dtype(_NAMES[tensor.type]))
         return found
 
     def _check(self, status: int, session: ctypes.c_void_p | None = None) -> None:
@@ -263,9 +238,7 @@ def _fitting(what: str, value: Any, type: Type) -> Array:
     return np.require(array, requirements="C")
 
 
-def type_of(number: int) -> np.dtype[Any]:
-    """Gives the element type of a number of `types.py`."""
-    name = _NAMES[number]
+def _dtype(name: str) -> np.dtype[Any]:
     try:
         return np.dtype(name)
     except TypeError:  # a type that only this package has

@@ -21,6 +21,7 @@ from populus.dialects.popops import ConcatOp, DimShuffleOp, ReshapeOp, SliceOp
 from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes, tensor
 from populus.lowering.poplar.plan.contraction import MEMORY_SHARE, Contraction, fitting, options, promising, shape_of_contraction
 from populus.lowering.poplar.plan.residency import Room
+from populus.lowering.poplar.plan.stated import Names, Stated
 from populus.lowering.poplar.plan.weights import Arguments, constants_of
 
 MOST = 64  # steps of one contraction
@@ -33,22 +34,33 @@ GAIN = 0.98  # of the cycles in one step: several are more program
 
 
 def split_serially(
-    graph: GraphOp, partials: str = "", room: Room | None = None, arguments: Arguments | None = None, traffic: float = 0.0
+    graph: GraphOp,
+    partials: str = "",
+    room: Room | None = None,
+    arguments: Arguments | None = None,
+    traffic: float = 0.0,
+    names: Names | None = None,
 ) -> None:
     """Replaces contractions by contractions of slices, and their concatenation: those without a plan that fits, and products of many
     rows that then take fewer cycles.
 
     `partials`: the type that halves are summed in. `room`: the memory for resident weights, of which each contraction counts on a
     share by the size of its own. `arguments`: of the parameters of functions. `traffic`: with it, the plans are those that the
-    caller asks for next; whether one fits does not depend on it. The cut and the number of steps are the cheapest of a few. If up
+    caller asks for next; whether one fits does not depend on it. `names`: of the contractions; those with a stated plan have the
+    steps that it states. The cut and the number of steps are the cheapest of a few. If up
     to 64 steps do not suffice, the contraction stays, and `poplar-allocate` reports that the program does not fit.
     """
-    room, arguments = room or Room(0, 0), arguments or {}
+    room, arguments, names = room or Room(0, 0), arguments or {}, names or Names(())
     contractions = [op for op in graph.walk() if isinstance(op, MatMulOp | ConvolutionOp) and shape_of_contraction(op).macs]
     constant = {op.operands[1]: len(constants_of(op.operands[1], arguments)) > 0 for op in contractions}
     weights = sum(_bytes(w) for w, is_constant in constant.items() if is_constant)
     for op in contractions:
         shape, element, w = shape_of_contraction(op, partials), element_type_of(op.operands[0].type), op.operands[1]
+        if (stated := names.stated(op)) is not None:
+            if stated.steps is not None:
+                _check_steps(op, shape, stated, *stated.steps)
+                names.in_steps(op, *stated.steps, replace_by_steps(op, *stated.steps))
+            continue
         own = room.share(_bytes(w) / weights) if constant[w] else Room(0, 0)
         best, cuts = (math.inf, "", 1), tuple(STEPS)
         if (found := options(shape, element, graph.machine, None, traffic))[0].fits:
@@ -63,7 +75,13 @@ def split_serially(
                 break  # steps over rows share resident weights
         _, cut, steps = best
         if steps > 1:
-            replace_by_steps(op, cut, steps)
+            names.in_steps(op, cut, steps, replace_by_steps(op, cut, steps))
+
+
+def _check_steps(op: MatMulOp | ConvolutionOp, shape: Contraction, stated: Stated, cut: str, steps: int) -> None:
+    """Raises PopulusError for steps that a contraction does not have."""
+    if steps > MOST or _smaller(op, shape, cut, steps) is None:
+        raise stated.of(f"steps={cut}:{steps}; it has fewer {cut}, or groups that steps do not cut, and at most {MOST} steps are made")
 
 
 def _priced(
@@ -120,8 +138,8 @@ def _smaller(op: MatMulOp | ConvolutionOp, shape: Contraction, cut: str, steps: 
     return replace(shape, batch=-(-shape.batch // steps)) if shape.batch >= steps else None
 
 
-def replace_by_steps(op: MatMulOp | ConvolutionOp, cut: str, steps: int) -> None:
-    """Replaces a contraction by `steps` of them, over output channels (`cut` is "channels") or rows."""
+def replace_by_steps(op: MatMulOp | ConvolutionOp, cut: str, steps: int) -> list[Operation]:
+    """Replaces a contraction by `steps` of them, over output channels (`cut` is "channels") or rows. Returns these."""
     x, w = op.operands
     y_dim = (2 if isinstance(op, MatMulOp) else 1) if cut == "channels" else (1 if isinstance(op, MatMulOp) else 0)
     w_dim = 2 if isinstance(op, MatMulOp) else 0
@@ -137,6 +155,7 @@ def replace_by_steps(op: MatMulOp | ConvolutionOp, cut: str, steps: int) -> None
             parts.append(_insert(op, ConvolutionOp(a, b, groups=op.groups, **attributes)))
     op.results[0].replace_all_uses_with(_insert(op, ConcatOp(*parts, dim=y_dim)))
     Rewriter.erase_op(op)
+    return [part.owner for part in parts if isinstance(part.owner, Operation)]
 
 
 def _slice(op: Operation, x: SSAValue, dim: int, begin: int, end: int) -> SSAValue:

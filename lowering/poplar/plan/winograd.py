@@ -60,13 +60,10 @@ class Tiles:
         """Returns the products of a convolution by a constant of one call, where they and the transforms cost less than direct
         sums; else None.
         """
+        if (products := products_in_tiles(op, arguments)) is None:
+            return None
         target, shape, element = self.target, shape_of_contraction(op), element_type_of(op.x.type)
-        if len(constants_of(op.w, arguments)) != 1 or element != element_type_of(op.y.type):
-            return None
-        if not _is_possible(shape, tuple(ints(op.dilations)), element):
-            return None
-        oc, ic, tiles = shape.out_channels, shape.in_channels, shape.batch * math.prod(-(-n // 2) for n in shape.windows)
-        products = Contraction(16, 1, oc, ic, (tiles,), (1,), (1,))
+        oc, ic, (tiles,) = products.out_channels, products.in_channels, products.windows
         cycles = self._cost(products, element)
         for channels in (ic, oc):
             each = -(-channels * tiles // target.tiles)  # tiles of outputs on a tile of the machine, which receives their 16 elements
@@ -80,6 +77,17 @@ class Tiles:
         found = options(shape, element, self.target, None, self.traffic, self.share)
         best = cheapest(found, self.price)
         return best.cycles + self.price * best.resident_bytes if found[0].fits else math.inf
+
+
+def products_in_tiles(op: ConvolutionOp, arguments: Arguments) -> Contraction | None:
+    """Returns the products of a convolution by a constant of one call in tiles of 2 by 2 outputs; None if tiles cannot compute it."""
+    shape, element = shape_of_contraction(op), element_type_of(op.x.type)
+    if len(constants_of(op.w, arguments)) != 1 or element != element_type_of(op.y.type):
+        return None
+    if not _is_possible(shape, tuple(ints(op.dilations)), element):
+        return None
+    tiles = shape.batch * math.prod(-(-n // 2) for n in shape.windows)
+    return Contraction(16, 1, shape.out_channels, shape.in_channels, (tiles,), (1,), (1,))
 
 
 def whole_sums(shape: Contraction, plan: Plan, target: Target) -> Plan:
