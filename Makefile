@@ -14,7 +14,7 @@
 # check-ops: `check-op` on every built-in op, or on OPS.
 # docs: the documentation site, build/site/index.html, every link checked, ten searches tried.
 # prove: small nets and layers, and every 40th of ONNX's node tests, proved from their first pass to their tiles (docs/proof.md).
-# mutants: faults planted in tile programs, patterns made wrong, and mistakes planted in a copy of the sources (or those of FILES), chosen and
+# mutants: faults planted in tile programs, in the fusion and in patterns, and mistakes planted in a copy of the sources (or those of FILES), chosen and
 #   drawn, one at a time, and what catches each.
 # validate: every pass of the nine nets, a transformer layer and training steps, with results before and after it.
 # screens: pictures of the views of the page of `populus profile`, in build/screens, and axe-core on them; needs Chromium.
@@ -123,6 +123,7 @@ build/docs-venv/.ready: docs/site/requirements.txt
 
 mutants: $(READY)
 	@$(BIN)/python -m benchmarks.tile_mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
+	@$(BIN)/python -m benchmarks.fusion_mistakes
 	@$(BIN)/pytest -q test/pytest/test_validation.py
 	@$(BIN)/python -m benchmarks.mutants $(FILES)
 	@$(BIN)/python -m benchmarks.drawn_mutants

@@ -6,9 +6,12 @@ import math
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,9 +27,10 @@ from populus.dialects.support.output_files import replacing_all
 from populus.lowering.driver.extensions import known
 from populus.program.open_program import OpenProgram
 from populus.program.program import Program
-from populus.program.ready import MOST, absolute
+from populus.program.ready import MOST, ReadyProgram, absolute
 from populus.program.signature import Signature
 from populus.runtime.engine.states import check_states
+from populus.runtime.session import graph_of
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -131,7 +135,6 @@ def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Fro
     """Freezes a compiled model for a CPU. Raises PopulusError for one that a file cannot hold, with the reason."""
     from populus.runtime.engine.native.codegen.cpu import described
     from populus.runtime.engine.native.frozen.freeze import freeze
-    from populus.runtime.session import graph_of
 
     if program.level != "poplar":
         raise PopulusError(f"programs of the level poplar are built; this one is for {program.level}")
@@ -143,41 +146,62 @@ def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Fro
     return freeze(graph_of(program.module("poplar")), described(cpu), inputs, outputs, states, program.options.threads)
 
 
-def keep(program: Program, place: Place, begun: int) -> bool:
-    """Keeps a compiled model among the programs that are ready. `begun`: the time in ns before it was read.
+def kept(program: Program, place: Place, begun: int) -> ReadyProgram | None:
+    """Freezes a compiled model, which then runs so, and is kept among the programs that are ready.
 
-    Returns False for a program that is not for the native engine or that cannot be built, and without a C compiler. If nobody asked, also
-    for one with more than MOST bytes of constants, and for one that tile registers, which libraries do not use, would run faster.
+    `begun`: the time in ns before it was read. It is kept after the first run, so that nobody waits for it; at once if the user asks.
+    Returns None for a program that is not for the native engine or that cannot be built. If nobody asked, also for one with more than
+    MOST bytes of constants, and for one that tile registers, which frozen programs do not use, would run faster.
     """
-    from populus.runtime.engine.native.codegen.cpu import NATIVE, described, machine
-    from populus.runtime.engine.native.frozen.freeze import write_weights
-    from populus.runtime.engine.native.frozen.link import compiler, link
-    from populus.runtime.session import graph_of
+    from populus.runtime.engine.native.codegen.cpu import NATIVE, machine
 
     options, opened = program.options, program.source.once().opened
     if options.engine not in ("auto", "native") or options.sample or program.level != "poplar" or opened is None or known():
-        return False
-    if isinstance(program, OpenProgram) or not _takes_arrays(program.signature):
-        return False
+        return None
+    if sys.platform != "linux" or isinstance(program, OpenProgram) or not _takes_arrays(program.signature):
+        return None
     folder = os.path.dirname(place.model)
-    files = sorted({place.model, *(absolute(os.path.join(folder, name)) for name in _locations(opened.proto))})
-    if not place.settled(files, begun):
-        return False
+    lines = place.lines(sorted({place.model, *(absolute(os.path.join(folder, name)) for name in _locations(opened.proto))}), begun)
+    if lines is None:
+        return None
     storages = [op for op in graph_of(program.module("poplar")).walk() if isinstance(op, StorageOp)]
     if not place.asked and machine().tiles and any(dtype_of(op.type.element).name in NARROW for op in storages):
-        return False
+        return None
     if not place.asked and sum(_bytes(op) for op in storages if isinstance(op, ConstOp)) > MOST:
-        return False
+        return None
+    from populus.runtime.built.kept import KeptProgram
+    from populus.runtime.built.library import threads_of
+    from populus.runtime.engine.native.frozen.keep import placed
+
     try:
-        command = compiler(described(NATIVE).architecture)
         frozen = frozen_program(program, NATIVE, {})
+        built = KeptProgram(placed(frozen), threads_of(options.threads))
+    except (PopulusError, ImportError, OSError):
+        return None
+    keep = partial(_keep, place, lines, frozen)
+    if place.asked:
+        keep()
+    return ReadyProgram(built, lambda: program, None if place.asked else keep)
 
-        def write(folder: Path, name: str) -> None:
-            link(frozen, folder, name, write_weights(frozen, folder, name), command, embed=False)
 
-        return place.keep(files, begun, write)
-    except (PopulusError, ImportError):
-        return False
+def _keep(place: Place, lines: Sequence[str], frozen: Frozen) -> None:
+    """Writes the files of a kept program: by the C compiler where its code needs a linker, and nothing where there is none."""
+    from populus.runtime.engine.native.frozen.freeze import write_weights
+    from populus.runtime.engine.native.frozen.keep import flat_code, write_kept
+    from populus.runtime.engine.native.frozen.link import compiler, link
+
+    def write(folder: Path, name: str) -> tuple[str, str]:
+        if (code := flat_code(frozen)) is not None:
+            return "code", write_kept(frozen, code, folder, name)
+        identity = write_weights(frozen, folder, name)
+        link(frozen, folder, name, identity, compiler(frozen.plan.architecture), embed=False)
+        (folder / f"lib{name}.so").rename(folder / f"{name}.so")
+        return "so", identity.hex()
+
+    with suppress(PopulusError, MemoryError):
+        for check in frozen.checks:  # a file that stays mapped may have changed since the first run
+            check()
+        place.keep(lines, write)
 
 
 def _bytes(op: StorageOp) -> int:

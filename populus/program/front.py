@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def _front(model: Model, **options: Any) -> Program:
     """Compiles a model, or loads what an earlier `compile` of its file kept.
 
-    The program of an `.onnx` file is kept as a library where a C compiler builds one, unless `cache` is False. Other processes load that
-    without importing the compiler, as long as the files, the options, this package and the CPU are the same. This process runs it too, so
-    all have the same bits.
+    The program of an `.onnx` file is kept after its first run, unless `cache` is False; at once if `cache` is set. Other processes load it
+    without importing the compiler, as long as the files, the options, this package and the CPU are the same. This process runs the same
+    form, so all have the same bits.
     """
     place = ready.Place.of(model, options)
     full = partial(_compiled, model, options)
@@ -29,11 +29,9 @@ def _front(model: Model, **options: Any) -> Program:
         return cast("Program", found)
     begun = time_ns()
     program = full()
-    from populus.program.building import keep
+    from populus.program.building import kept
 
-    if keep(program, place, begun) and (found := place.find(lambda: program)) is not None:
-        return cast("Program", found)
-    return program
+    return cast("Program", kept(program, place, begun) or program)
 
 
 class _Described:

@@ -1,9 +1,10 @@
 """Programs that are ready: built by an earlier `compile` of an ONNX file, found and loaded without importing what compiles.
 
-    key of the model's path, the options, this package's files and the CPU -> <key>.ready, <key>.so, <key>.bin
+    key of the model's path, the options, this package's files and the CPU -> <key>.ready, <key>.code, <key>.bin
 
-`<key>.ready` lists the files of the model with their sizes and times, as the program was compiled from them; another time or size is
-a miss. The folder is a `DiskCache`, which only the user can write, as the library is code.
+`<key>.ready` has the hash of the code, and lists the files of the model with their sizes and times, as the program was compiled from
+them; another time or size is a miss. The folder is a `DiskCache`, which only the user can write, as code runs. Where code needs a
+linker, as on 64-bit ARM, a library of the C compiler, `<key>.so`, is in its place.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
+from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 from populus.dialects.support.disk_cache import DiskCache, default_place
 from populus.dialects.support.errors import ProgramError
 from populus.dialects.support.guard import Guard
 from populus.dialects.support.package_hash import FOLDERS
-from populus.runtime.built.code import processor
+from populus.runtime.built.code import Flat, processor
 
 if TYPE_CHECKING:
     from pathlib import Path  # a hit imports neither it nor `tempfile`: with what these import they are a third of its time
@@ -31,9 +35,9 @@ if TYPE_CHECKING:
     from populus.program.program import Program
     from populus.program.signature import Signature
     from populus.runtime.built.given import Inputs
-    from populus.runtime.built.library import BuiltProgram
+    from populus.runtime.built.library import Runner
 
-MAGIC = b"populus ready 1\n"
+MAGIC = b"populus ready 2\n"
 LIMIT = 4 << 30  # bytes, as of the cache of programs, whose folder it shares
 MOST = 256 << 20  # bytes of the constants of a program that is kept without being asked for: to write more takes longer than to compile
 SETTLED = 1.0  # seconds since the last change of a file, from which a later change surely has another time
@@ -79,17 +83,27 @@ class Place:
         content = self.disk.read(f"{self.key}.ready")
         if content is None:
             return None
-        digest, *lines = content.decode().splitlines()
-        names = f"{self.key}.so", f"{self.key}.bin"
-        library = self.disk.path(names[0])
+        first, *lines = content.decode().splitlines()
+        kind, digest, identity = first.split()
+        names = f"{self.key}.{kind}", f"{self.key}.bin"
+        code, data = map(self.disk.path, names)
         try:
-            if any(_line(line.partition(" : ")[2]) != line for line in lines):
+            if any(_line(line.partition(" : ")[2]) != line for line in lines) or not all(map(self.disk.owned, names)):
                 return None
-            if not all(map(self.disk.owned, names)) or _digest(library) != digest:
+            content = _content(code)
+            if hashlib.sha256(content).hexdigest() != digest:
                 return None
             from populus.runtime.built.library import BuiltProgram, threads_of
 
-            built = BuiltProgram(library, threads_of(self.options.get("threads")))
+            threads = threads_of(self.options.get("threads"))
+            if kind == "code":
+                from populus.runtime.built.kept import load_kept
+
+                if (flat := Flat.from_bytes(content)) is None:
+                    return None
+                built = load_kept(data, flat, threads, identity)
+            else:
+                built = BuiltProgram(code, threads)
         except (OSError, ProgramError):
             return None
         for name in names:
@@ -103,45 +117,61 @@ class Place:
         except OSError:
             return False
 
-    def keep(self, files: Sequence[str], begun: int, write: Callable[[Path, str], None]) -> bool:
-        """Keeps a program. `files`: of the model; `begun`: the time in ns before they were read.
+    def lines(self, files: Sequence[str], begun: int) -> list[str] | None:
+        """Describes the files of a model as they are; None if one is so new that it may have changed since. `begun` as for `settled`."""
+        try:
+            lines = [_line(path) for path in files]
+        except OSError:
+            return None
+        return lines if self.settled(files, begun) else None
 
-        `write(folder, name)`: writes the library and the weights. Without space or permission, nothing is kept. Returns False then,
-        and if a file is so new that it may have changed since.
+    def keep(self, lines: Sequence[str], write: Callable[[Path, str], tuple[str, str]]) -> bool:
+        """Keeps a program. `lines`: of the model's files, before it was compiled.
+
+        `write(folder, name)`: writes the code and the weights, and gives the ending of the code's file and the identity of both. Without
+        space or permission nothing is kept, and this returns False.
         """
         from pathlib import Path
         from tempfile import TemporaryDirectory
 
         try:
-            lines = [_line(path) for path in files]
-            if not self.settled(files, begun):
-                return False
             self.disk.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self.disk.trusted():
                 return False
             with TemporaryDirectory(dir=self.disk.folder, prefix=".partial-") as made:
-                write(Path(made), self.key)
-                library = Path(made, f"lib{self.key}.so")
-                digest = _digest(str(library))
-                library.chmod(0o700)  # nobody else's to write, whatever the user's umask
-                Path(made, f"{self.key}.bin").chmod(0o600)
-                Path(made, f"{self.key}.bin").replace(self.disk.folder / f"{self.key}.bin")
-                library.replace(self.disk.folder / f"{self.key}.so")
+                kind, identity = write(Path(made), self.key)
+                digest = hashlib.sha256(_content(os.path.join(made, f"{self.key}.{kind}"))).hexdigest()
+                for name in (f"{self.key}.bin", f"{self.key}.{kind}"):
+                    Path(made, name).chmod(0o700 if kind == "so" else 0o600)  # nobody else's to write, whatever the user's umask
+                    Path(made, name).replace(self.disk.folder / name)
         except OSError as error:
             if self.asked:
                 self.disk.warn_unwritable(error)
             return False
-        self.disk.write(f"{self.key}.ready", "\n".join([digest, *lines]).encode())
+        self.disk.write(f"{self.key}.ready", "\n".join([f"{kind} {digest} {identity}", *lines]).encode())
         self.disk.trim()
         return True
 
 
-class ReadyProgram:
-    """A program that an earlier process compiled. `run` and `signature` answer at once; all else of `Program` compiles first."""
+_WRITERS: WeakSet[Thread] = WeakSet()
 
-    def __init__(self, built: BuiltProgram, full: Callable[[], Program]):
+
+def finish() -> None:
+    """Waits until all programs are kept that a first run of this process keeps, as the end of the process does."""
+    for writer in list(_WRITERS):
+        writer.join()
+
+
+class ReadyProgram:
+    """A program that runs from its frozen form. `run`, `bind` and `signature` answer at once; all else of `Program` compiles first.
+
+    `later`: called in a thread after the first run, which it does not delay.
+    """
+
+    def __init__(self, built: Runner, full: Callable[[], Program], later: Callable[[], object] | None = None):
         self._built = built
         self._compile = full
+        self._later = later
         self._full: Program | None = None
         self._making = Guard()
 
@@ -149,12 +179,25 @@ class ReadyProgram:
         """Runs the program, as `Program.run` does. A mistake is left to the compiled model, which words it."""
         if self._full is None and _is_plain():
             try:
-                return self._built.run(inputs)
+                found = self._built.run(inputs)
             except ProgramError:
                 pass
+            else:
+                if self._later is not None:
+                    self._keep()
+                return found
         return self._program().run(inputs)
 
     __call__ = run
+
+    def _keep(self) -> None:
+        """Starts what is to be done after the first run. The process waits for it at its end."""
+        with self._making.lock:
+            later, self._later = self._later, None
+        if later is not None:
+            with suppress(RuntimeError):  # the system refuses more threads
+                _WRITERS.add(writer := Thread(target=later, name="populus-keep"))
+                writer.start()
 
     @cached_property
     def signature(self) -> Signature:
@@ -206,9 +249,9 @@ def _is_model(path: str) -> bool:
     return os.path.splitext(path)[1] == ".onnx"
 
 
-def _digest(path: str) -> str:
+def _content(path: str) -> bytes:
     with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
+        return file.read()
 
 
 def _times(path: str) -> tuple[int, int]:

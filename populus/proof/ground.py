@@ -21,8 +21,7 @@ from populus.proof.trees import Apply, Converted, Leaf, Number, Pieces, Skeleton
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from populus.proof.nodes import Node
-    from populus.proof.terms import Terms
+    from populus.proof.nodes import Node, Nodes
 
     Array: TypeAlias = NDArray[Any]
 
@@ -37,7 +36,7 @@ Inner: TypeAlias = "dict[Point, list[tuple[Point, list[Point]]]]"
 class Ground(Forms):
     """The elements of one proof, each known once by a number."""
 
-    def __init__(self, terms: Terms):
+    def __init__(self, terms: Nodes):
         super().__init__()
         self.terms = terms
         self._known: dict[tuple[int, Point], int] = {}

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from xdsl.ir import Attribute
 
-    from populus.proof.nodes import Node
-    from populus.proof.terms import Terms
+    from populus.proof.nodes import Node, Nodes
 
     Array: TypeAlias = NDArray[Any]
 
@@ -57,7 +56,7 @@ MOST_ELEMENTS = 1 << 26  # of a constant that a law computes
 class Laws:
     """The laws, with the constants of a proof."""
 
-    def __init__(self, terms: Terms):
+    def __init__(self, terms: Nodes):
         self.terms = terms
         self._computed: Memo[Tree | None] = Memo()
         self._multiplied: Memo[Tree | None] = Memo()
@@ -297,8 +296,8 @@ class Laws:
             rounding = max(self.terms.rounding[ids[k]], self.terms.rounding[by.node])
             new = self.terms.constant(np.ascontiguousarray(scaled), rounding)
             parts.append((tuple(new if j == k else i for j, i in enumerate(ids)), relation))
-        [piece] = self.terms.total("add", node.elements, parts)
-        return self.terms.moved(piece.tree, at)
+        leaf, multiple = self.terms.sum_of("add", node.elements, parts, ())
+        return self.terms.moved(self.times(leaf, Number(multiple), node.elements), at)
 
 
 def factored(tree: Tree) -> tuple[Tree, float]:

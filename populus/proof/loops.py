@@ -11,12 +11,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from populus.dialects.expr import Arg, select
 from populus.dialects.poplar.affine import Map, Set, box, every, names, read_map
 from populus.proof.pieces import domain
+from populus.proof.recurrence import Recurrence, State
 from populus.proof.report import Undecided
 from populus.proof.terms import Terms
 from populus.proof.trees import Apply, Leaf, Number, Piece, Pieces
@@ -35,28 +36,6 @@ class Part:
     shape: tuple[int, ...]
     floats: bool
     roles: tuple[str, ...] = ("state",)
-
-
-@dataclass
-class State:
-    """A carried value: before the loop, its symbol in the body, after the loop, and at the end of the body."""
-
-    first: Pieces
-    shape: tuple[int, ...]
-    symbol: Pieces
-    final: Pieces
-    next: Pieces = field(default_factory=list[Piece])
-
-
-@dataclass
-class Recurrence:
-    """A loop that was met. `rows`: what an iteration writes to row i of a table, the row's shape, and the table after the loop."""
-
-    trips: int | None
-    conditional: bool
-    index: Pieces
-    states: list[State]
-    rows: list[tuple[Pieces, tuple[int, ...], Pieces]]
 
 
 Body: TypeAlias = "Callable[[Pieces, Sequence[Pieces]], tuple[list[Pieces], list[Pieces]]]"

@@ -7,7 +7,7 @@ integer sets, and by the elements of constants.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -15,9 +15,10 @@ import numpy as np
 
 from populus.dialects.poplar.affine import Map, Set, box, identity, shape_of_box, told_apart
 from populus.proof.constants import SAME, Multiple, equal, floating, near, ratio, rounding_of, uniform
-from populus.proof.memo import Algebra, Memo
+from populus.proof.memo import Algebra, Memo, Once
+from populus.proof.report import Undecided
 from populus.proof.sets import inner_too, rank, reorderings, wide
-from populus.proof.trees import CONSTANT, Number, Skeleton, float_name, float_result
+from populus.proof.trees import CONSTANT, Apply, Converted, Leaf, Number, Skeleton, Tree, float_name, float_result
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,7 +50,8 @@ class Nodes:
     """The nodes of one proof. `arrays`: the elements of constants, flat; `rounding`: the relative error that each may have.
 
     `uniform`: of a constant whose elements are equal, that number, which formulas then have as a literal. `coarsest`: the largest relative
-    error of a float type that was met. `element_types`: those that are converted to, by name.
+    error of a float type that was met. `element_types`: those that are converted to, by name. `once`: what operations gave for the same
+    operands, told apart by identity; so what a pass leaves alone costs a look.
     """
 
     def __init__(self) -> None:
@@ -67,6 +69,7 @@ class Nodes:
         self._floats: dict[int, bool] = {}
         self._settled: dict[int, bool] = {}
         self.element_types: dict[str, Attribute] = {}
+        self.once = Once()
 
     def constant(self, flat: Array, rounding: float | None = None) -> int:
         """Makes the node of a constant: the same for the same bytes. `rounding`: by default that of its type, with some operations."""
@@ -246,6 +249,45 @@ class Nodes:
             by.of = ratio(x, y, relation)
         return by.of != 0 and equal(x * np.float64(by.of), y, relation, rounding)
 
+    # -- sums
+
+    def sum_of(
+        self, op: str, elements: Set, terms: Sequence[tuple[tuple[int, ...], Map]], params: tuple[object, ...]
+    ) -> tuple[Leaf, float]:
+        """Makes `op` over terms: (the nodes of the factors, the relation of an index to their concatenated indices).
+
+        Returns the element of the node at each index, and the number by which it is multiplied. The caller has shown that each term of a
+        sum occurs once. Raises Undecided for one that occurs in two pieces.
+        """
+        by: dict[tuple[int, ...], Map] = {}
+        for ids, relation in terms:
+            if self.do(Map.is_empty, relation):
+                continue
+            if ids in by and op not in IDEMPOTENT and not self.do(Map.is_disjoint, by[ids], relation):
+                raise Undecided("an element occurs twice in a sum, in two pieces")
+            by[ids] = self.do(Map.union, by[ids], relation) if ids in by else relation
+        ids = sorted(by)
+        if len(ids) == 1 and len(ids[0]) == 1:  # of one tensor: its index is that of its first element, whatever the shape
+            first = self.do(_first, by[ids[0]])
+            if self.do(Map.is_injective, first) and self.do(Set.is_equal, self.do(Map.domain, first), elements):
+                node = Node(op, params, tuple(ids), self.do(Map.range, first), (self.do(_under, first, by[ids[0]]),))
+                number, at = self.intern(node)
+                return Leaf(number, self.do(Map.apply_range, first, at)), 1.0
+        number, at, multiple = self.multiple(Node(op, params, tuple(ids), elements, tuple(self.do(Map.coalesce, by[i]) for i in ids)))
+        return Leaf(number, at), multiple
+
+    def moved(self, tree: Tree, at: Map) -> Tree:
+        """Gives a tree under another index: `at` maps the new index to the old one."""
+        match tree:
+            case Leaf(node, own):
+                return Leaf(node, self.do(Map.apply_range, at, own))
+            case Apply(function, args):
+                return Apply(function, tuple(self.moved(a, at) for a in args))
+            case Converted(to, bits, x):
+                return Converted(to, bits, self.moved(x, at))
+            case Number():
+                return tree
+
 
 def close(a: float, b: float) -> bool:
     """Tells whether literals are equal to rounding."""
@@ -255,3 +297,12 @@ def close(a: float, b: float) -> bool:
 SAMPLES = 61  # bytes of a constant that are compared first
 FLOATS = ("average", "row", "random", "packed_matmul")
 IDEMPOTENT = ("max", "min", "and", "or")
+
+
+def _first(relation: Map) -> Map:
+    return relation.lexmin().coalesce()
+
+
+def _under(first: Map, relation: Map) -> Map:
+    """Gives a relation of an index as one of its first element's index."""
+    return first.reverse().apply_range(relation).coalesce()

@@ -19,9 +19,10 @@ from populus.dialects.poplar.affine import Composed, Map, Set, box, identity, re
 from populus.proof.constants import SAME, Multiple
 from populus.proof.ground import Ground
 from populus.proof.laws import Laws, factored
-from populus.proof.memo import Memo, Once
+from populus.proof.memo import Memo
 from populus.proof.nodes import IDEMPOTENT, Node, Nodes, close
 from populus.proof.pieces import domain, once
+from populus.proof.recurrence import Recurrence
 from populus.proof.report import Undecided
 from populus.proof.sets import inner_too, moved_to_zero
 from populus.proof.trees import (
@@ -42,21 +43,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from xdsl.ir import Attribute
 
-    from populus.proof.loops import Recurrence
-
     Array: TypeAlias = NDArray[Any]
 
 
 class Terms(Nodes):
-    """The terms of one proof. `loops`: those that were met.
-
-    `once`: what operations gave for the same operands, told apart by identity; so what a pass leaves alone costs a look.
-    """
+    """The terms of one proof. `loops`: those that were met."""
 
     def __init__(self) -> None:
         super().__init__()
         self.loops: list[Recurrence] = []
-        self.laws, self.once = Laws(self), Once()
+        self.laws = Laws(self)
         self.ground = Ground(self)
         self.composed = Composed()
         self._parts_of: Memo[tuple[int, Map, float]] = Memo()
@@ -105,18 +101,6 @@ class Terms(Nodes):
         return self.do(Map.intersect_domain, leaf.at, elements)
 
     # -- trees
-
-    def moved(self, tree: Tree, at: Map) -> Tree:
-        """Gives a tree under another index: `at` maps the new index to the old one."""
-        match tree:
-            case Leaf(node, own):
-                return Leaf(node, self.do(Map.apply_range, at, own))
-            case Apply(function, args):
-                return Apply(function, tuple(self.moved(a, at) for a in args))
-            case Converted(to, bits, x):
-                return Converted(to, bits, self.moved(x, at))
-            case Number():
-                return tree
 
     def seen(self, pieces: Pieces, at: Map) -> Pieces:
         """Gives what a view shows: `at` maps the view's index to that of the pieces."""
@@ -235,26 +219,9 @@ class Terms(Nodes):
     # -- sums
 
     def total(self, op: str, elements: Set, terms: Sequence[tuple[tuple[int, ...], Map]], params: tuple[object, ...] = ()) -> Pieces:
-        """Makes `op` over terms: (the nodes of the factors, the relation of an index to their concatenated indices).
-
-        The caller has shown that each term of a sum occurs once. Raises Undecided for one that occurs in two pieces.
-        """
-        by: dict[tuple[int, ...], Map] = {}
-        for ids, relation in terms:
-            if self.do(Map.is_empty, relation):
-                continue
-            if ids in by and op not in IDEMPOTENT and not self.do(Map.is_disjoint, by[ids], relation):
-                raise Undecided("an element occurs twice in a sum, in two pieces")
-            by[ids] = self.do(Map.union, by[ids], relation) if ids in by else relation
-        ids = sorted(by)
-        if len(ids) == 1 and len(ids[0]) == 1:  # of one tensor: its index is that of its first element, whatever the shape
-            first = self.do(_first, by[ids[0]])
-            if self.do(Map.is_injective, first) and self.do(Set.is_equal, self.do(Map.domain, first), elements):
-                node = Node(op, params, tuple(ids), self.do(Map.range, first), (self.do(_under, first, by[ids[0]]),))
-                number, at = self.intern(node)
-                return [Piece(elements, Leaf(number, self.do(Map.apply_range, first, at)))]
-        number, at, multiple = self.multiple(Node(op, params, tuple(ids), elements, tuple(self.do(Map.coalesce, by[i]) for i in ids)))
-        return self.scaled([Piece(elements, Leaf(number, at))], multiple)
+        """Makes `op` over terms, as `sum_of` does."""
+        leaf, multiple = self.sum_of(op, elements, terms, params)
+        return self.scaled([Piece(elements, leaf)], multiple)
 
     def product(self, elements: Set, points: Map, a: Pieces, b: Pieces, to_a: Map, to_b: Map) -> Pieces:
         """Makes the sum over points of a[to_a] b[to_b]. `points`: index -> points. Where a factor is not known it is padding, 0."""
@@ -331,12 +298,3 @@ def _shown(at: Map, elements: Set) -> Set:
 
 def _range_on(at: Map, elements: Set) -> Set:
     return at.intersect_domain(elements).range()
-
-
-def _first(relation: Map) -> Map:
-    return relation.lexmin().coalesce()
-
-
-def _under(first: Map, relation: Map) -> Map:
-    """Gives a relation of an index as one of its first element's index."""
-    return first.reverse().apply_range(relation).coalesce()

@@ -44,9 +44,14 @@ class Flat:
         if len(rest) != text + code:
             return None
         found: dict[str, list[tuple[str, int]]] = {"at": [], "out": []}
-        for line in rest[:text].decode().splitlines():
-            kind, name, offset = line.split()
-            found[kind].append((name, int(offset)))
+        for line in rest[:text].decode(errors="replace").splitlines():
+            parts = line.split()
+            if len(parts) != 3 or parts[0] not in found or not parts[2].isdigit():
+                return None
+            kind, name, offset = parts[0], parts[1], int(parts[2])
+            if offset + (8 if kind == "out" else 1) > code:
+                return None
+            found[kind].append((name, offset))
         return Flat(rest[text:], dict(found["at"]), found["out"])
 
     @staticmethod

@@ -12,7 +12,6 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,6 +19,8 @@ import numpy as np
 from populus.runtime.built.types import TYPES
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray  # 5 ms
 
 Array: TypeAlias = "NDArray[Any]"
@@ -28,7 +29,6 @@ MAGIC, VERSION = int.from_bytes(b"populus\0", "little"), 2
 HEAD, PAGE, ALIGNMENT = 256, 4096, 64  # bytes
 SUMS = 7  # the number of the first of two words that have the sums of all others
 PIECE = 1 << 13  # rows of 8 words that are summed at a time
-IN, OUT = 16, 17  # kinds of steps beside those of a walk: IN or OUT number place elements from to
 MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "wasm32": int.from_bytes(b"wasm", "little")}  # ELF's numbers, where it has one
 
 # Features of a CPU that code may use, in the order of their bits; the runtime checks the same table.
@@ -181,10 +181,11 @@ def checksum(content: NDArray[np.uint64]) -> bytes:
             part.reshape(-1)[SUMS : SUMS + 2] = 0
         sums += len(part) * words + (part * np.arange(len(part), 0, -1, dtype=np.uint64)[:, None]).sum(0, np.uint64)
         words += part.sum(0, np.uint64)
-    return b"".join(_folded(columns.tolist()).to_bytes(8, "little") for columns in (words, sums))
+    return b"".join(folded(columns.tolist()).to_bytes(8, "little") for columns in (words, sums))
 
 
-def _folded(columns: Sequence[int]) -> int:
+def folded(columns: Sequence[int]) -> int:
+    """Returns the 8 sums of columns as one word."""
     found = 0
     for column in columns:
         found = (found ^ column) * 0xBF58476D1CE4E5B9 & (1 << 64) - 1

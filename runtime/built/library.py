@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -38,28 +39,22 @@ class _Array(ctypes.Structure):
     _fields_ = (("type", ctypes.c_int), ("rank", ctypes.c_int32), ("shape", ctypes.POINTER(ctypes.c_int64)), ("data", ctypes.c_void_p))
 
 
-class BuiltProgram:
-    """A loaded program: `run` computes.
+class Runner(ABC):
+    """A program that runs on dense arrays: what callers give is checked here.
 
-    `inputs`, `outputs`, `states`: (shape, dtype) by name, in order. States begin as zeros and stay from run to run. Threads may
-    share it; their runs take turns.
+    `inputs`, `outputs`: (shape, dtype) by name, in order.
     """
 
-    def __init__(self, library: str, threads: int):
-        self._library = _opened(library)
-        self._model, self._session = ctypes.c_void_p(), ctypes.c_void_p()
-        self._lock = Lock()
-        self._check(self._library.populus_load(None, ctypes.byref(self._model)))
-        self._check(self._library.populus_open(self._model, threads, ctypes.byref(self._session)))
-        self.inputs, self.outputs, self.states = (self._described(role) for role in (_INPUT, _OUTPUT, _STATE))
-        # What the library is told of a run's arrays, but for their addresses.
-        self._given, self._taken = (_descriptions(types.values()) for types in (self.inputs, self.outputs))
+    inputs: dict[str, Type]
+    outputs: dict[str, Type]
 
-    def __del__(self) -> None:
-        library = getattr(self, "_library", None)
-        if library is not None:
-            library.populus_close(self._session)
-            library.populus_unload(self._model)
+    @abstractmethod
+    def start(self, given: Sequence[Array], taken: Sequence[Array]) -> None:
+        """Runs the program once on these inputs and outputs, in order."""
+
+    @abstractmethod
+    def started(self, given: Sequence[Array], taken: Sequence[Array]) -> Callable[[], None]:
+        """Gives a function that runs the program on these arrays, which it keeps."""
 
     def run(self, inputs: Inputs) -> dict[str, Array]:
         """Runs the program and gives the outputs by name, as new arrays.
@@ -75,10 +70,7 @@ class BuiltProgram:
             raise ProgramError(f"input '{missing[0]}' is missing ({_text(self.inputs[missing[0]])})")
         given = [_fitting(f"input '{name}'", array_of(name, inputs[name]), type) for name, type in self.inputs.items()]
         taken = [np.empty(*type) for type in self.outputs.values()]
-        with self._lock:
-            _place(self._given, given)
-            _place(self._taken, taken)
-            self._run(self._given, self._taken)
+        self.start(given, taken)
         return dict(zip(self.outputs, taken))
 
     __call__ = run
@@ -101,6 +93,39 @@ class BuiltProgram:
                 raise ProgramError(f"output '{name}' is read-only")
             if any(np.may_share_memory(taken[i], other) for other in (*given, *taken[:i])):
                 raise ProgramError(f"output '{name}' shares memory with another array of the run")
+        return self.started(given, taken)
+
+
+class BuiltProgram(Runner):
+    """A loaded program: `run` computes.
+
+    `inputs`, `outputs`, `states`: (shape, dtype) by name, in order. States begin as zeros and stay from run to run. Threads may
+    share it; their runs take turns.
+    """
+
+    def __init__(self, library: str, threads: int):
+        self._library = _opened(library)
+        self._model, self._session = ctypes.c_void_p(), ctypes.c_void_p()
+        self._lock = Lock()
+        self._check(self._library.populus_load(None, ctypes.byref(self._model)))
+        self._check(self._library.populus_open(self._model, threads, ctypes.byref(self._session)))
+        self.inputs, self.outputs, self.states = (self._described(role) for role in (_INPUT, _OUTPUT, _STATE))
+        # What the library is told of a run's arrays, but for their addresses.
+        self._given, self._taken = (_descriptions(types.values()) for types in (self.inputs, self.outputs))
+
+    def __del__(self) -> None:
+        library = getattr(self, "_library", None)
+        if library is not None:
+            library.populus_close(self._session)
+            library.populus_unload(self._model)
+
+    def start(self, given: Sequence[Array], taken: Sequence[Array]) -> None:
+        with self._lock:
+            _place(self._given, given)
+            _place(self._taken, taken)
+            self._run(self._given, self._taken)
+
+    def started(self, given: Sequence[Array], taken: Sequence[Array]) -> Callable[[], None]:
         places = _descriptions(self.inputs.values()), _descriptions(self.outputs.values())
         _place(places[0], given)
         _place(places[1], taken)
@@ -139,7 +164,7 @@ class BuiltProgram:
         found: dict[str, Type] = {}
         for i in range(self._library.populus_count(self._model, role)):
             tensor = self._library.populus_describe(self._model, role, i).contents
-            found[tensor.name.decode()] = (tuple(tensor.shape[: tensor.rank]), _dtype(_NAMES[tensor.type]))
+            found[tensor.name.decode()] = (tuple(tensor.shape[: tensor.rank]), type_of(tensor.type))
         return found
 
     def _check(self, status: int, session: ctypes.c_void_p | None = None) -> None:
@@ -238,7 +263,9 @@ def _fitting(what: str, value: Any, type: Type) -> Array:
     return np.require(array, requirements="C")
 
 
-def _dtype(name: str) -> np.dtype[Any]:
+def type_of(number: int) -> np.dtype[Any]:
+    """Gives the element type of a number of `types.py`."""
+    name = _NAMES[number]
     try:
         return np.dtype(name)
     except TypeError:  # a type that only this package has

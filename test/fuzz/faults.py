@@ -30,8 +30,8 @@ from onnx import TensorProto, helper, numpy_helper, save
 
 from fuzz.children import Outcome, mapped
 from fuzz.failing_calls import ERRORS, Disk, Fault, Memory, Threads
+from populus.runtime.built import team
 from populus.runtime.engine.native.codegen import jit
-from populus.runtime.engine.native.run import thread_pool
 from populus.tools import main as commands
 from populus.tools import populus_opt
 from populus.training import checkpoint
@@ -167,7 +167,7 @@ class Stage:
         place.mkdir(exist_ok=True)
         if case.continues:
             jit.library_of.cache_clear()
-            thread_pool.forget()
+            team.forget()
         words = case.words(str(self.folder / model / "net.onnx"), str(place))
         out, err = io.StringIO(), io.StringIO()
         caches = str(place) if case.continues else ""
@@ -362,7 +362,7 @@ def _command(case: Case, place: Path, begin: Callable[[], None]) -> int:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if case.continues:
         jit.library_of.cache_clear()
-        thread_pool.forget()
+        team.forget()
     words = case.words(str(stage().folder / "after" / "net.onnx"), str(place))
     os.environ["POPULUS_CACHE"] = str(place) if case.continues else ""
     sys.stdout, sys.stderr = open(os.devnull, "w"), open(2, "w", buffering=1, closefd=False)  # noqa: SIM115, until the process ends

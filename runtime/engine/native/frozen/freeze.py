@@ -5,7 +5,7 @@ Nothing runs but the packing of constants, so the program may be for a CPU that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,15 @@ from populus.dialects.poplar.outside import HostCallOp, OutsideOp
 from populus.dialects.poplar.program import GraphOp, StreamInOp, StreamOutOp
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
-from populus.runtime.built.form import ALIGNMENT, FEATURES, IN, MACHINES, OUT, Base, Form, Tensor
+from populus.runtime.built.form import ALIGNMENT, FEATURES, MACHINES, Base, Form, Tensor
+from populus.runtime.built.steps import IN, OUT, SHARED
 from populus.runtime.codelets.task import Run
 from populus.runtime.engine.native.codegen.cpu import Machine, machine
 from populus.runtime.engine.native.codegen.jit import Kernel, library_of
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.assembly import assembled
-from populus.runtime.engine.native.run.image import SHARED, Block, Region, Transfer
+from populus.runtime.engine.native.run.image import Block, Region, Transfer
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.program import BlockNode, LoadedProgram, StepNode
 from populus.runtime.tasks import with_tasks
@@ -154,11 +155,16 @@ def type_number(dtype: np.dtype[Any]) -> int:
 
 @dataclass(frozen=True)
 class Frozen:
-    """A form and the kernels that its words name, by number."""
+    """A form and the kernels that its words name, by number.
+
+    `in_constants`: the constant that a word is in, by the word's number. `checks`: of files that stay mapped, before each run.
+    """
 
     form: Form
     kernels: tuple[Kernel, ...]
     plan: Machine
+    in_constants: Mapping[int, int]
+    checks: Sequence[Callable[[], None]]
 
 
 def write_weights(frozen: Frozen, folder: Path, name: str) -> bytes:
@@ -258,7 +264,7 @@ class _Layout:
             (inputs, outputs, self._states(types)), texts, self.constants, len(kernels), self._shared(),
         )  # fmt: skip
         form.close(in_constants)
-        return Frozen(form, tuple(kernels), plan)
+        return Frozen(form, tuple(kernels), plan, in_constants, program.unchanged)
 
     def _states(self, types: Types) -> list[Tensor]:
         """Describes the states, each at its place in the memory."""

@@ -10,11 +10,11 @@ from xdsl.ir import Operation
 
 from populus.dialects.poplar.compute import ExecuteOp
 from populus.dialects.support.diagnostics import where
+from populus.runtime.built.steps import Step
 from populus.runtime.codelets.task import Run
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.image import Blocks, Transfer
-from populus.runtime.engine.native.run.step_loop import Step
 from populus.runtime.engine.native.run.step_table import Table
 from populus.runtime.engine.program import BlockNode, CallNode, IfNode, Node, RepeatNode, StepNode, SwitchNode, WhileNode, located
 

@@ -15,16 +15,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from populus.runtime.built.steps import WORDS, share
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Memory
-from populus.runtime.engine.native.run.step_loop import WORDS, Step
 
 Array = NDArray[Any]
 Word: TypeAlias = int | Array | Kernel
-
-SHARED = 6_000  # ns of work from which a launch is shared: threads synchronise in some hundreds of ns
-PART, PARTS = 4_000, 4  # minimum ns of a chunk if a thread has more than one; maximum chunks per thread
 
 
 class Region(IntEnum):
@@ -158,12 +155,3 @@ class Image:
         words[self.at] += bases[self.target]
         share(words[: WORDS * self.steps].reshape(-1, WORDS), threads)
         return words
-
-
-def share(steps: NDArray[np.int64], threads: int) -> None:
-    """Writes the number of chunks of each launch, for so many threads. `steps`: [steps, 8]."""
-    units, work = steps[:, 3], steps[:, 4]
-    chunks = np.minimum(units, np.minimum(PARTS * threads, np.maximum(threads, work // PART)))
-    chunks -= np.where(chunks < units, chunks % threads, 0)  # as many for each thread: they all take about as long
-    launches = steps[:, 0] == Step.LAUNCH
-    steps[launches, 5] = np.where(work >= SHARED, chunks, 1)[launches]

@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.runtime.engine.native.run.image import share
-from populus.runtime.engine.native.run.step_loop import CHUNK, Step
+from populus.runtime.built.steps import Step, share
+from populus.runtime.engine.native.run.step_loop import CHUNK
 
 BARRIER = 300  # ns from the end of a shared launch's last chunk to the next launch
 WORST = 5  # steps that are listed

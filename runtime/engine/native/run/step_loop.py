@@ -1,11 +1,6 @@
 """Compiled loop that walks a program, a table of steps with jumps, and the worker threads that share its launches.
 
-A step is eight words; the first is its kind:
-
-    LAUNCH kernel args units work chunks     runs a kernel; `work`: estimated ns; `chunks`: parts to share
-    STOP                                     returns to Python, which runs a step without native code, or ends
-    JUMP to · SET place value · LOOP place to (counts down, jumps while more than 0)
-    UNLESS place to (a byte that is 0) · CASE place value to (an i32) · CALL place to · RETURN place (where the call stored its number)
+The words of a step are in `built/steps.py`.
 
 One thread walks. For a shared launch it publishes a job: the kernel, its arguments, and its units in some chunks.
 The walker takes the first chunk that is left, and workers the last, by one atomic exchange, which fails if the job has
@@ -17,32 +12,9 @@ computes it, so results do not depend on threads.
 
 from __future__ import annotations
 
-from enum import IntEnum
-
+from populus.runtime.built.steps import ARGS, CHUNKS, DONE, FAILED, KERNEL, TICKET, UNITS, WORDS, YIELD, Step, Why
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel
-
-WORDS = 8  # per step
-
-
-class Step(IntEnum):
-    """Kind of a step."""
-
-    LAUNCH, STOP, JUMP, SET, LOOP, UNLESS, CASE, CALL, RETURN = range(9)
-
-
-class Why(IntEnum):
-    """Reason why a walk returned: the lowest two bits of its result, below the step's number."""
-
-    STOPPED, REFUSED, PAUSED = range(3)
-
-
-# Indices of words in the state that threads share, each group on its own cache line.
-NEXT, KERNEL, ARGS, UNITS, CHUNKS = range(5)  # the job; NEXT: its number, and how many chunks workers and the walker have taken
-DONE, FAILED = 16, 17
-TICKET = 32  # ticket of the walk that workers may join; 0: none
-YIELD = 48  # address of the system's yield; 0: none
-STATE_WORDS = 64
 
 TAKEN = 10  # bits of NEXT for each of the two counts: a launch has at most 1,000 chunks
 OPEN = 1 << 2 * TAKEN  # the unit of NEXT's job number; below it all bits are set while a job changes

@@ -9,18 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from populus.runtime.built.steps import BUDGET, WOKEN, WORDS, Step, Why
+from populus.runtime.built.team import Team
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.image import Block, Blocks, Image, Region, Word
 from populus.runtime.engine.native.run.sharing import Sharing, simulated
-from populus.runtime.engine.native.run.step_loop import WORDS, Step, Why
-from populus.runtime.engine.native.run.thread_pool import Team
 
 Array = NDArray[Any]
-
-WOKEN = 60_000  # ns of shared launches from which threads are woken
-BUDGET = 50_000_000  # ns of launches after which a walk checks for interrupts
-
 
 class Table:
     """Steps of a walk. Python's steps are STOPs, after which the walk resumes."""
