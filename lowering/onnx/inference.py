@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import TensorType, UnrankedTensorType, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue, SSAValues
 from xdsl.rewriter import Rewriter
 from xdsl.utils.exceptions import VerifyException
 
@@ -28,6 +28,7 @@ from populus.dialects.support.budget import LARGEST_FOLDED, check_time, check_ty
 from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, where
 from populus.dialects.support.element_types import element_of, shape_of, tensor
+from populus.dialects.support.uses import replace_uses
 from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
 from populus.lowering.onnx.counted_masks import CountedMasks, mark_sum
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, overriding
@@ -73,6 +74,16 @@ def set_type(value: SSAValue, type: Attribute) -> SSAValue:
     if location is not None:
         new.location = location  # pyright: ignore[reportAttributeAccessIssue], a block argument
     return new
+
+
+def set_types(op: Operation, types: Sequence[Attribute]) -> None:
+    """Gives an op's results other types; each keeps its name hint and uses. The work is that of the results and of those who read them."""
+    old = list(op.results)
+    new = [r if r.type == type else OpResult(type, op, r.index) for r, type in zip(old, types, strict=True)]
+    for before, after in zip(old, new):
+        after.name_hint = before.name_hint
+    op.results = SSAValues(new)
+    replace_uses(zip(old, new))
 
 
 def erase_unused(block: Block) -> None:
@@ -319,14 +330,14 @@ class Inference:
         Raises PopulusError for an output of the model whose stated element type is wrong.
         """
         check_types(types, "its result")
-        for result, type in zip(list(op.results), types):
+        for result, type in zip(op.results, types):
             stated = result.type
             if _disagree(stated, type):
                 line = f"its result '%{result.name_hint or result.index}' is stated to be {stated}, and is {type}"
                 if _output(result) and not _same_element(stated, type):
                     raise PopulusError(line)
                 self.overruled.append(str(placed(op, PopulusError(line))))
-            set_type(result, type)
+        set_types(op, [*types, *op.result_types[len(types) :]][: len(op.results)])
 
 
 def _grows(op: OnnxOp, inputs: Sequence[NDArray[Any] | None]) -> bool:

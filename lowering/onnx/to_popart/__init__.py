@@ -27,6 +27,7 @@ from populus.dialects.popart.base import PopartOp
 from populus.dialects.signature.bounded_dimensions import RESULTS, set_sizes
 from populus.dialects.support.diagnostics import PopulusError, between, place
 from populus.dialects.support.element_types import element_type_of, is_known, shape_of
+from populus.dialects.support.uses import replace_uses
 from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
 from populus.lowering.onnx.counted_masks import marked_sum
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, custom_ops, overriding
@@ -197,6 +198,7 @@ class Converter:
         results: list[SSAValue | None] = list(op.outputs) if isinstance(op, OnnxOp) else list(op.results)
         if len(outputs) < len(results):
             raise PopulusError(f"it has {len(results)} outputs, and gives {len(outputs)}")
+        replaced: list[tuple[SSAValue, SSAValue]] = []
         for result, output in zip(results, outputs):
             if result is None or output is None:
                 assert result is None or not result.uses, op.name
@@ -204,7 +206,8 @@ class Converter:
                 if typed and output.type != result.type:
                     raise PopulusError(f"its result is {result.type} by ONNX's inference, and {output.type} by its conversion")
                 output.name_hint = output.name_hint or result.name_hint
-                result.replace_all_uses_with(output)
+                replaced.append((result, output))
+        replace_uses(replaced)
         self.converted.append(op)
 
     def custom(self, op: CustomOp) -> list[Output]:
