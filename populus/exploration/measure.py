@@ -29,7 +29,9 @@ LESS: tuple[str, ...] = (
     "compute_cycles", "exchange_cycles", "sync_cycles",
 )  # fmt: skip
 """The measures of a point of which less is better."""
-MEASURES: tuple[str, ...] = (*LESS, "throughput", "utilisation")
+BOUNDED = ("energy", "power", "area")
+"""The measures that rest on estimates of the technology: of each, `_least` and `_greatest` have the estimates at their bounds."""
+MEASURES: tuple[str, ...] = (*LESS, "throughput", "utilisation", *(f"{name}_{end}" for name in BOUNDED for end in ("least", "greatest")))
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,12 @@ class Bench:
         """Computes the measures of the mix: sums by weight, of memory and area the most."""
         target = self.space.machine(settings).target()
         found: dict[str, float] = dict.fromkeys(MEASURES, 0.0)
+        technology = self.space.technology
+        tables = {"": technology, "_least": technology.bounded(False), "_greatest": technology.bounded(True)}
         for model, own in zip(self.models, profiles, strict=True):
             counts, summary = counts_of(own), own.summary
-            energy = sum(joules(counts, target, self.space.technology).values())
-            sums = {"cycles": summary["cycles"], "exchange": counts.exchanged, "outside": counts.outside, "energy": energy}
+            sums = {"cycles": summary["cycles"], "exchange": counts.exchanged, "outside": counts.outside}
+            sums |= {f"energy{bound}": sum(joules(counts, target, table).values()) for bound, table in tables.items()}
             sums |= {name: summary[name] for name in ("compute_cycles", "exchange_cycles", "sync_cycles")}
             sums["utilisation"] = summary["utilisation"] * summary["cycles"]
             for name, value in sums.items():
@@ -121,8 +125,10 @@ class Bench:
             found["memory"] = max(found["memory"], summary["peak_tile_bytes"])
         found["seconds"] = found["cycles"] / target.clock_hz
         found["utilisation"] /= max(found["cycles"], 1)
-        found["sram"], found["area"] = target.tiles * target.tile_bytes, self.space.technology.area(target)
-        found["power"] = found["energy"] / found["seconds"] if found["seconds"] else 0.0
+        found["sram"] = target.tiles * target.tile_bytes
+        for bound, table in tables.items():
+            found[f"area{bound}"] = table.area(target)
+            found[f"power{bound}"] = found[f"energy{bound}"] / found["seconds"] if found["seconds"] else 0.0
         found["throughput"] = target.chips / found["seconds"] if found["seconds"] else 0.0
         return {name: int(v) if float(v).is_integer() else float(v) for name, v in found.items()}
 

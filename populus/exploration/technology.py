@@ -15,7 +15,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -39,12 +39,18 @@ UNITS = {"energy": "pJ", "area": "mm2"}
 
 @dataclass(frozen=True)
 class Row:
-    """A number with its unit and its source. `estimate`: the source does not state it; it follows as `source` says."""
+    """A number with its unit and its source. `estimate`: the source does not state it; it follows as `source` says.
+
+    `least`, `greatest`: an estimate's bounds, for which `bounds` has the reasons; of other rows the value.
+    """
 
     value: float
     unit: str
     source: str
-    estimate: bool = False
+    estimate: bool
+    least: float
+    greatest: float
+    bounds: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,11 @@ class Technology:
     def value(self, kind: str, name: str) -> float:
         """Gives a number of the table: picojoules, or square millimetres."""
         return self.rows[kind, name].value
+
+    def bounded(self, greatest: bool) -> Technology:
+        """Gives the table with each estimate at its least, or at its greatest."""
+        rows = {key: replace(row, value=row.greatest if greatest else row.least) for key, row in self.rows.items()}
+        return replace(self, rows=rows, sram=tuple((n, replace(r, value=r.greatest if greatest else r.least)) for n, r in self.sram))
 
     def sram_byte(self, size: int) -> float:
         """Computes the picojoules of a byte that a memory of `size` bytes reads or writes; beyond the table, as between its last rows."""
@@ -96,7 +107,7 @@ class Technology:
         listed = [(f"{kind}.{name}", row) for (kind, name), row in self.rows.items()]
         listed += [(f"energy.sram_byte of {n} bytes", row) for n, row in self.sram]
         for name, row in listed:
-            found["rows"].append({"name": name, "value": row.value, "unit": row.unit, "source": row.source, "estimate": row.estimate})
+            found["rows"].append({"name": name, **vars(row)})
         return found
 
 
@@ -166,4 +177,14 @@ def _row(path: str, name: str, given: Any, unit: str) -> Row:
         raise PopulusError(f"{path}: {name} has no source; no number is taken without one")
     if not isinstance(estimate, bool):
         raise PopulusError(f"{path}: {name} has estimate = {estimate}; expected true or false")
-    return Row(float(value), unit, source, estimate)
+    least, greatest, why = (entry.get(key) for key in ("least", "greatest", "bounds"))
+    if not estimate:
+        if (least, greatest, why) != (None, None, None):
+            raise PopulusError(f"{path}: {name} has bounds and is no estimate; a number of a source has none")
+        return Row(float(value), unit, source, False, float(value), float(value))
+    numbers = [float(n) for n in (least, greatest) if isinstance(n, int | float) and not isinstance(n, bool)]
+    if len(numbers) != 2 or not 0 < numbers[0] <= value <= numbers[1] < math.inf:
+        raise PopulusError(f"{path}: {name} is an estimate from {least} to {greatest}; expected least and greatest around {value}")
+    if not isinstance(why, str) or not why.strip():
+        raise PopulusError(f"{path}: {name} has no bounds; a text that says where least and greatest come from")
+    return Row(float(value), unit, source, True, numbers[0], numbers[1], why)

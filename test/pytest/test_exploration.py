@@ -350,6 +350,10 @@ def test_each_number_of_a_technology_has_a_source_and_estimates_say_so():
     for name in json.loads(FILE.read_text()):
         rows = technology(name).record()["rows"]
         assert len(rows) >= 15 and all(row["source"] and row["unit"] in ("pJ", "mm2") for row in rows)
+        assert sum(row["estimate"] for row in rows) == 6
+        for row in rows:
+            assert (row["least"] < row["greatest"]) == row["estimate"] == bool(row["bounds"])
+            assert row["least"] <= row["value"] <= row["greatest"]
     assert technology("7nm").area(PRESETS["gc200"]) == pytest.approx(823, rel=0.01), "the area of a tile is the rest of a GC200's"
 
 
@@ -376,6 +380,10 @@ def test_energy_is_the_sum_of_what_was_counted(explored):
         (lambda t: t["energy"].pop("f16_add"), "no energy of f16_add"),
         (lambda t: t["energy"]["f16_add"].pop("source"), "no source"),
         (lambda t: t["area"]["tile"].update(value=0), "has the value 0"),
+        (lambda t: t["area"]["tile"].pop("least"), "an estimate from None to"),
+        (lambda t: t["area"]["tile"].update(greatest=0.1), "to 0.1; expected least and greatest around 0.347"),
+        (lambda t: t["area"]["tile"].update(bounds=""), "a text that says where least and greatest come from"),
+        (lambda t: t["energy"]["f16_add"].update(least=0.1), "has bounds and is no estimate"),
         (lambda t: t["area"].update(tyle={}), "did you mean 'tile'?"),
         (lambda t: t["energy"].update(sram_byte=[]), "no list energy.sram_byte"),
         (lambda t: t["energy"]["sram_byte"][0].pop("bytes"), "states bytes = None"),

@@ -3,7 +3,7 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg", PARTS = ["compute", "exchange", "sync", "outside"];
 const HUES = ["#2f6fde", "#c8382e", "#2a8f6d", "#b0761a", "#8453c4", "#c2478f", "#3c8ea0", "#7d7f35", "#5d6b86", "#9a5a3c"];
-const UNITS = { seconds: "s", energy: "J", power: "W", area: "mm²", memory: "B", sram: "B", exchange: "B", outside: "B", throughput: "1/s" };
+const UNITS = { seconds: "s", ...Object.fromEntries(["", "_least", "_greatest"].flatMap(e => [[`energy${e}`, "J"], [`power${e}`, "W"], [`area${e}`, "mm²"]])), memory: "B", sram: "B", exchange: "B", outside: "B", throughput: "1/s" };
 const POINTS = DATA.points.filter(p => p.measures), AXES = DATA.axes.map(a => a.name), NUMBERS = new Map(POINTS.map(p => [p.point, p]));
 const COMPARED = POINTS.filter(p => !p.why), FRONT = COMPARED.filter(p => p.front).sort((a, b) => a.measures[DATA.minimise[0]] - b.measures[DATA.minimise[0]]);
 let chosen = (FRONT[0] ?? COMPARED[0] ?? POINTS[0])?.point, brushed = null;
@@ -27,7 +27,7 @@ function engineering(v) {
 function shown(name, v) {
   if (UNITS[name] === "B") return v < 1024 ? `${count(v)} B` : v < 1048576 ? `${(v / 1024).toFixed(1)} KiB` : v < 1073741824 ? `${(v / 1048576).toFixed(1)} MiB` : `${(v / 1073741824).toFixed(2)} GiB`;
   if (name === "utilisation") return `${(100 * v).toFixed(1)} %`;
-  if (UNITS[name] && name !== "area") return engineering(v) + UNITS[name];
+  if (UNITS[name] && UNITS[name] !== "mm²") return engineering(v) + UNITS[name];
   return (Number.isInteger(v) || v >= 1000 ? count(v) : +v.toPrecision(4)) + (UNITS[name] ? ` ${UNITS[name]}` : "");
 }
 const setting = (name, v) => typeof v !== "number" ? String(v) : name.endsWith("bytes") && v >= 1024 && v % 1024 === 0 ? `${count(v / 1024)} KiB` : count(v) === "0" && v ? String(v) : v.toLocaleString("en-US");
@@ -191,5 +191,5 @@ document.body.append(
     el("div", { class: "two" }, el("section", { "aria-label": "points" }, el("h2", {}, "Points"), el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table of points" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body)), note,
       ...(left.length ? [el("p", { class: "note" }, `${count(left.length)} points do not meet the conditions, such as point ${left[0].point}: ${left[0].why}`)] : []),
       ...(failed.length ? [el("h3", {}, `${count(failed.length)} points that cannot be`), table("points that cannot be", ["point", "reason"], failed.slice(0, 200).map(p => [`${p.point}: ${settings(p)}`, p.why]))] : []),
-      el("h3", {}, `Technology: ${DATA.technology.name}`), table("technology", ["row", "value", "source"], DATA.technology.rows.map(r => [r.name, `${r.value} ${r.unit}${r.estimate ? " (estimate)" : ""}`, r.source]))), panel)));
+      el("h3", {}, `Technology: ${DATA.technology.name}`), table("technology", ["row", "value", "source"], DATA.technology.rows.map(r => [r.name, `${r.value} ${r.unit}${r.estimate ? ` (estimate, ${r.least} to ${r.greatest})` : ""}`, r.estimate ? `${r.source}; ${r.bounds}` : r.source]))), panel)));
 if (POINTS.length) { fillTable(); drawPanel(); new ResizeObserver(drawPlot).observe(plot); }
