@@ -37,6 +37,7 @@ from populus.lowering.poplar.graph import Rule
 from populus.lowering.poplar.plan.contraction import Contraction, Near, Plan, grains_of
 from populus.lowering.poplar.plan.residency import Residency
 from populus.lowering.poplar.plan.serial import replace_by_steps
+from populus.lowering.poplar.plan.stated import Names
 from populus.lowering.poplar.plan.weights import Arguments
 from populus.lowering.poplar.tile_builder import TileBuilder
 from populus.runtime.cycles import Products, contraction
@@ -156,7 +157,16 @@ class _Recorded(Planning):
 
     row: Product | None = None
 
-    def plan(self, t: TileBuilder, shape: Contraction, element: Attribute, near: Near, weights: SSAValue) -> tuple[Plan, Arguments | None]:
+    def plan(
+        self,
+        t: TileBuilder,
+        op: MatMulOp | ConvolutionOp,
+        shape: Contraction,
+        element: Attribute,
+        near: Near,
+        whole: bool = False,
+        tiled: bool = False,
+    ) -> tuple[Plan, Arguments | None]:
         assert self.row is not None
         k, rows, columns, _ = self.row.plan
         return Plan(1, 1, columns, k, (rows,), 1, *grains_of(shape, element, t.target)), {} if self.row.resident else None
@@ -173,7 +183,7 @@ class _AsRecorded(PoplinToPoplarPass):
         for op in [op for op in graph.walk() if isinstance(op, MatMulOp)]:
             if self.row.plan[3] > 1:
                 replace_by_steps(op, "channels", self.row.plan[3])
-        how = _Recorded(Residency(), True, 0.0, "f16" if self.partials == "f16" else "", 0, {}, None, row=self.row)
+        how = _Recorded(Residency(), True, 0.0, "f16" if self.partials == "f16" else "", 0, {}, None, Names([]), row=self.row)
         return {MatMulOp: partial(matmul, how=how)}
 
 
