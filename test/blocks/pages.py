@@ -108,6 +108,7 @@ PAGES: dict[str, Page] = {
             "pip install": INDEX,
             "git clone": "needs the network",
             "python benchmarks": "needs a checkout of StableHLO's repository, and a clone of this one",
+            "XLA_FLAGS=": "takes minutes of an idle machine, and a clone",
         },
     ),
     "docs/proof.md": Page(
