@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Container, Mapping
+from collections.abc import Container, Generator, Mapping
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -180,16 +181,24 @@ def commits(range: str) -> str:
     return f"{bad} of {len(pairs)}"
 
 
+@contextmanager
+def unpacked(commit: str | None) -> Generator[Path, None, None]:
+    """Yields the folder of a commit's files, or that of this checkout."""
+    if commit is None:
+        yield ROOT
+        return
+    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True).stdout
+    with tempfile.TemporaryDirectory() as name, tarfile.open(fileobj=BytesIO(archive)) as tar:
+        tar.extractall(name, filter="data")
+        yield Path(name)
+
+
 def main(arguments: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder, root, range = Path(name), ROOT, "8dc7ec0..HEAD"
-        if arguments:
-            archive = subprocess.run(["git", "archive", arguments[0]], cwd=ROOT, capture_output=True, check=True).stdout
-            root, range = folder / "tree", arguments[0]
-            with tarfile.open(fileobj=BytesIO(archive)) as tar:
-                tar.extractall(root, filter="data")
-        found = {**figures(root, folder), f"subjects over 72 or without a body, {range}": commits(range)}
-        print(*(f"| {what} | {count} |" for what, count in found.items()), sep="\n")
+    commit = arguments[0] if arguments else None
+    range = commit or "8dc7ec0..HEAD"
+    with unpacked(commit) as root, tempfile.TemporaryDirectory() as folder:
+        found = {**figures(root, Path(folder)), f"subjects over 72 or without a body, {range}": commits(range)}
+    print(*(f"| {what} | {count} |" for what, count in found.items()), sep="\n")
 
 
 if __name__ == "__main__":
