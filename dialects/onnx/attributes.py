@@ -160,6 +160,19 @@ def write_attribute(node: NodeProto, name: str, value: Attribute) -> None:
             raise AssertionError(f"{name} = {value}")
 
 
+def filling(value: Any) -> NDArray[Any]:
+    """Gives the number of a ConstantOfShape, as an array without dimensions, of its plain `value`; 0 of f32 without one.
+
+    Raises PopulusError unless `value` has one element. Source: ONNX ConstantOfShape-9.
+    """
+    import numpy as np
+
+    array = np.zeros((), np.float32) if value is None else np.asarray(value)
+    if array.size != 1:
+        raise PopulusError(f"its attribute 'value' has {array.size} elements; one is expected")
+    return array.reshape(())
+
+
 def plain(value: Attribute) -> Any:
     """Converts a property to a Python value: int, float, str, list of them, or array; a type stays an attribute."""
     match value:

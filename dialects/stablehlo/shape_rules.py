@@ -181,8 +181,8 @@ def dot_general(op: HloOp) -> Types:
     left, right = _shape(op), _shape(op, 1)
     names = ("lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions", "rhs_contracting_dimensions")
     lb, rb, lc, rc = (d.ints(name) for name in names)
-    for dims, shape in (((*lb, *lc), left), ((*rb, *rc), right)):
-        shapes.axes(dims, len(shape))
+    _distinct((*lb, *lc), len(left))
+    _distinct((*rb, *rc), len(right))
     if [left[i] for i in (*lb, *lc)] != [right[i] for i in (*rb, *rc)]:
         raise VerifyException(f"{shapes.text(left)} and {shapes.text(right)} disagree: {list(lb)} {list(lc)}, {list(rb)} {list(rc)}")
     free = [n for i, n in enumerate(left) if i not in (*lb, *lc)], [n for i, n in enumerate(right) if i not in (*rb, *rc)]
@@ -198,7 +198,7 @@ def convolution(op: HloOp) -> Types:
         raise VerifyException(f"{op.operands[0].type}, {op.operands[1].type} and the dimension numbers differ in rank")
     (n, f, *size), (o, i, *kernel) = ([s[d] for d in dims.order(k, *ab)] for k, s, ab in ((0, x, ("b", "f")), (1, w, ("o", "i"))))
     rank, groups, batches = len(size), op.get("feature_group_count"), op.get("batch_group_count")
-    if f != i * groups or n % batches or o % (groups * batches):
+    if groups < 1 or batches < 1 or f != i * groups or n % batches or o % (groups * batches):
         raise VerifyException(f"{f} features of {n} inputs do not fit a kernel of {i} to {o} in {groups} and {batches} groups")
     ones = (1,) * rank
     strides, into, apart = (op.get(name, ones) for name in ("window_strides", "lhs_dilation", "rhs_dilation"))
@@ -278,25 +278,47 @@ def dynamic_update_slice(op: HloOp) -> Types:
     return [op.operands[0].type]
 
 
+def _ascending(name: str, dims: Sequence[int], rank: int) -> None:
+    if any(not 0 <= d < rank for d in dims) or list(dims) != sorted(set(dims)):
+        raise VerifyException(f"{name} is {list(dims)}; dimensions of a rank of {rank} in ascending order are expected")
+
+
+def _distinct(dims: Sequence[int], rank: int) -> None:
+    if any(not 0 <= i < rank for i in dims) or len(set(dims)) < len(dims):
+        raise VerifyException(f"dimensions {list(dims)} of a rank of {rank} are outside of it, or twice")
+
+
+def _places(d: Named, x: Sequence[int], indices: Sequence[int], start_map: str, own: str, theirs: str) -> list[int]:
+    """Gives the batch of indices. Raises VerifyException if a dimension of the operand or of the indices is none of theirs, or twice."""
+    vector: int = d.entry("index_vector_dim", 0)
+    if not 0 <= vector <= len(indices):
+        raise VerifyException(f"index_vector_dim is {vector}; indices of {shapes.text(indices)} have 0 to {len(indices)}")
+    _distinct((*d.ints(start_map), *d.ints(own)), len(x))
+    _distinct((*d.ints(theirs), vector), len(indices) + 1)
+    if [x[i] for i in d.ints(own)] != [indices[i] for i in d.ints(theirs)]:
+        raise VerifyException(f"batches {list(d.ints(own))} of {shapes.text(x)}, {list(d.ints(theirs))} of {shapes.text(indices)} differ")
+    depth = indices[vector] if vector < len(indices) else 1
+    if depth != len(d.ints(start_map)):
+        raise VerifyException(f"indices of {depth} coordinates; {start_map} has {len(d.ints(start_map))}")
+    return [n for i, n in enumerate(indices) if i != vector]
+
+
 def gather(op: HloOp) -> Types:
     """Gives batch dimensions and offset dimensions. Source: StableHLO's specification, gather."""
     d = op.stated("dimension_numbers")
     assert isinstance(d, Named)
     offset, sizes = d.ints("offset_dims"), op.get("slice_sizes")
     hidden = (*d.ints("collapsed_slice_dims"), *d.ints("operand_batching_dims"))
-    vector: int = d.entry("index_vector_dim", 0)
     x, indices = _shape(op), _shape(op, 1)
     if len(sizes) != len(x) or any(not 0 <= s <= n for s, n in zip(sizes, x)):
         raise VerifyException(f"slices of {shapes.text(sizes)} of {op.operands[0].type}")
-    shapes.axes((*hidden,), len(x))
-    depth = indices[vector] if vector < len(indices) else 1
-    if depth != len(d.ints("start_index_map")):
-        raise VerifyException(f"indices of {depth} coordinates; start_index_map has {len(d.ints('start_index_map'))}")
-    batch = [n for i, n in enumerate(indices) if i != vector]
+    _distinct(hidden, len(x))
+    batch = _places(d, x, indices, "start_index_map", "operand_batching_dims", "start_indices_batching_dims")
     inner = [s for i, s in enumerate(sizes) if i not in hidden]
     if len(inner) != len(offset):
         raise VerifyException(f"offset_dims is {list(offset)}; the slices have {len(inner)} dimensions")
     rank = len(batch) + len(inner)
+    _ascending("offset_dims", offset, rank)
     return _like(op, [inner.pop(0) if i in offset else batch.pop(0) for i in range(rank)])
 
 
@@ -308,14 +330,14 @@ def scatter(op: HloOp) -> Types:
     d = op.stated("scatter_dimension_numbers")
     assert isinstance(d, Named)
     x, indices, updates = _shape(op), _shape(op, count), _shape(op, count + 1)
-    vector: int = d.entry("index_vector_dim", 0)
-    depth = indices[vector] if vector < len(indices) else 1
     windows, hidden = d.ints("update_window_dims"), (*d.ints("inserted_window_dims"), *d.ints("input_batching_dims"))
-    batch = [n for i, n in enumerate(indices) if i != vector]
+    _ascending("update_window_dims", windows, len(updates))
+    _distinct(hidden, len(x))
+    batch = _places(d, x, indices, "scatter_dims_to_operand_dims", "input_batching_dims", "scatter_indices_batching_dims")
     outer = [n for i, n in enumerate(updates) if i not in windows]
     inner = [n for i, n in enumerate(updates) if i in windows]
     kept = [n for i, n in enumerate(x) if i not in hidden]
-    if depth != len(d.ints("scatter_dims_to_operand_dims")) or outer != batch or len(inner) != len(kept):
+    if outer != batch or len(inner) != len(kept):
         raise VerifyException(f"updates {shapes.text(updates)} do not follow from {shapes.text(x)} and indices {shapes.text(indices)}")
     if any(m > n for m, n in zip(inner, kept)):
         raise VerifyException(f"windows of {shapes.text(inner)} exceed {shapes.text(kept)}")

@@ -19,6 +19,9 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.support.attribute_values import TypedConstraint
 from populus.dialects.support.element_types import element_type_of
 
+LARGEST = (2 - 2**-23) * 2.0**127
+"""The largest finite number of f32, the type of float attributes, as of ONNX's."""
+
 
 @dataclass(frozen=True)
 class Within(TypedConstraint[FloatAttr]):
@@ -32,6 +35,8 @@ class Within(TypedConstraint[FloatAttr]):
     def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
         if not isinstance(attr, FloatAttr):
             raise VerifyException(f"a float is expected, found {attr}")
+        if math.isfinite(attr.value.data) and abs(attr.value.data) > LARGEST:  # the text of an f64
+            raise VerifyException(f"{attr.value.data:g} is beyond the numbers of f32, of which the largest is {LARGEST:.7g}")
         bounded = self.low > -math.inf or self.high < math.inf
         if bounded and not self.low <= attr.value.data <= self.high:
             raise VerifyException(f"{attr.value.data:g} is not within {self}")

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from populus.dialects.onnx.attributes import filling
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.onnx.types import element_numbered
 from populus.dialects.support.budget import LARGEST_FOLDED
@@ -213,10 +214,8 @@ def _range(op: OnnxOp, inputs: Inputs) -> Array | None:
 def _constant_of_shape(op: OnnxOp, inputs: Inputs) -> Array:
     import numpy as np
 
-    value = op.property("value")
     assert inputs[0] is not None
-    fill = np.zeros((), np.float32) if value is None else np.asarray(value).reshape(-1)[0]
-    return np.broadcast_to(fill, [int(n) for n in inputs[0]])
+    return np.broadcast_to(filling(op.property("value")), [int(n) for n in inputs[0]])
 
 
 def _reshape(op: OnnxOp, inputs: Inputs) -> Array:

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import StringAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from populus.dialects.data import constant, constant_value
-from populus.dialects.onnx.attributes import plain, read_attribute
+from populus.dialects.onnx.attributes import filling, plain, read_attribute
 from populus.dialects.onnx.schema import op_class
 from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
 from populus.dialects.onnx.types import DOMAINS, from_proto, unknown
@@ -348,16 +348,14 @@ class NodeBuilder:
             case "Constant":
                 return self._constant_value(attributes)
             case "ConstantOfShape":
+                value = filling(plain(read_attribute(attributes["value"])) if "value" in attributes else None)
                 shape = constant_value(inputs[0]) if inputs else None
                 if shape is None:
                     return None
                 if shape.ndim != 1 or (shape.size and shape.min() < 0):
                     raise PopulusError(f"its input is {shape.tolist()}; a shape, a list of dimensions, is expected")
                 check_shape(shape.tolist(), "its result")
-                value = np.zeros(1, np.float32)  # ConstantOfShape-9's default
-                if "value" in attributes:
-                    value = plain(read_attribute(attributes["value"]))
-                return np.broadcast_to(np.asarray(value).reshape(-1)[:1].reshape(()), [int(n) for n in shape])
+                return np.broadcast_to(value, [int(n) for n in shape])
             case _:
                 return None
 

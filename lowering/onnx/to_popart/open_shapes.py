@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from populus.dialects import popart
 from populus.dialects.data import constant
+from populus.dialects.onnx.attributes import filling
 from populus.dialects.onnx.sizes import Size, as_size
 from populus.dialects.support import shapes
 from populus.dialects.support.budget import check_shape
@@ -263,9 +264,8 @@ def constant_of_shape(c: Conversion) -> Output:
     """Converts ConstantOfShape to a constant of the bounds."""
     import numpy as np
 
-    m, value = masks_of(c), c.get("value")
+    m, fill = masks_of(c), filling(c.get("value"))
     axes = tuple(m.axis(n) for n in numbers(c, 0) or [])
-    fill = np.zeros((), np.float32) if value is None else value.reshape(-1)[0]
     bounds = [bound_of(a) for a in axes]
     check_shape(bounds, "its result")
     return m.state(m.plain(c, constant(np.broadcast_to(fill, bounds))), axes)

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
+from populus.dialects.onnx.attributes import filling
 from populus.dialects.onnx.types import element_numbered
 from populus.dialects.support import shapes
 from populus.dialects.support.budget import check_constant
@@ -360,9 +361,7 @@ def constant_of_shape(c: Conversion) -> Output:
     """Converts ConstantOfShape to a constant."""
     import numpy as np
 
-    value = c.get("value")
-    fill = np.zeros((), np.float32) if value is None else value.reshape(-1)[0]
-    return c.constant(np.broadcast_to(fill, [int(n) for n in c.known(0)]))
+    return c.constant(np.broadcast_to(filling(c.get("value")), [int(n) for n in c.known(0)]))
 
 
 def range_(c: Conversion) -> Output:

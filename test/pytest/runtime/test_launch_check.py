@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 import populus
 from populus.dialects.poplar.task import Chain
+from populus.dialects.table import context
+from populus.lowering.driver.files import parse_text
 from populus.runtime.codelets.undefined import VARIABLE
 from populus.runtime.engine.native.codegen.touched import Elements
 from populus.runtime.engine.native.kernels import pool_kernels, products
@@ -137,6 +140,45 @@ def test_rows_that_are_taken_for_padding_are_refuted(planted: pytest.MonkeyPatch
     planted.setenv(VARIABLE, "1")
     with pytest.raises(AssertionError, match="@pool: x is not read"):
         loaded(BACKWARDS)
+
+
+LONG = """
+poplar.graph @main target <host, tiles = 1> {
+  %x = poplar.var "x" on [1, 1, 2, 4, 5] at 0 : !poplar.tensor<1x1x2x4x5xf32>
+  poplar.stream_in "x" to %x : !poplar.tensor<1x1x2x4x5xf32>
+  %w = poplar.var "w" on [1, 3, 2, 3, 1] at 160 : !poplar.tensor<1x3x2x3x1xf32>
+  poplar.stream_in "w" to %w : !poplar.tensor<1x3x2x3x1xf32>
+  %y = poplar.var "y" on [1, 1, 3, 2, 3] at 240 : !poplar.tensor<1x1x3x2x3xf32>
+  %z = poplar.var "z" on [3, 2] at 320 : !poplar.tensor<3x2xf32>
+  poplar.stream_in "z" to %z : !poplar.tensor<3x2xf32>
+  %r = poplar.var "r" on [1, 2] at 344 : !poplar.tensor<1x2xf32>
+  poplar.stream_in "r" to %r : !poplar.tensor<1x2xf32>
+  poplar.execute "c" {
+    poplar.family @conv for (b = 1, g = 1, oc = 3, ic = 2, o0 = 2, o1 = 3, k0 = 3, k1 = 2147483648)
+      in x = %x[b, g, ic, o0 + k0, o1 + k1 * 2] : !poplar.tensor<1x1x2x4x5xf32>
+      in w = %w[g, oc, ic, k0, k1] : !poplar.tensor<1x3x2x3x1xf32>
+      out y = %y[b, g, oc, o0, o1] : !poplar.tensor<1x1x3x2x3xf32>
+  }
+  poplar.execute "m" {
+    poplar.family @map {expr = #expr.fn<neg(_1)>} for (d0 = 0, d1 = 2)
+      in x1 = %r[0, d1] : !poplar.tensor<1x2xf32>
+      out y = %z[d0, d1] : !poplar.tensor<3x2xf32>
+  }
+  poplar.stream_out %y to "y" : !poplar.tensor<1x1x3x2x3xf32>
+  poplar.stream_out %z to "z" : !poplar.tensor<3x2xf32>
+} {peak_tile_bytes = 352 : i64}
+"""
+
+
+def test_an_axis_far_longer_than_its_view_and_one_of_no_points_are_checked_by_what_they_reach(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(VARIABLE, "1")
+    taken = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    x, w, z = noise(1, 1, 2, 4, 5), noise(1, 3, 2, 3, 1), noise(3, 2)
+    outputs = populus.compile(parse_text(context(), LONG, "long.mlir"), engine="native").run({"x": x, "w": w, "z": z, "r": noise(1, 2)})
+    expected = sum(np.einsum("ixy,oi->oxy", x[0, 0, :, k : k + 2, :3], w[0, :, :, k, 0]) for k in range(3))
+    np.testing.assert_allclose(outputs["y"][0, 0], expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(outputs["z"], z)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - taken < 1 << 20  # kB; the axis as numbers is 16 GiB
 
 
 # -- what kernels state is true -----------------------------------------------------------------------------------------

@@ -74,6 +74,18 @@ TEXTS = {
         ),
         "num_outputs is 2; the node has 3 outputs",
     ),
+    "a number beyond f32": (
+        f"{MAIN} %y = popart.leaky_relu %x {{alpha = 1.0e+39}} : tensor<3xf32> func.return %y : tensor<3xf32> }}",
+        "1e\\+39 is beyond the numbers of f32",
+    ),
+    "a gather with a dimension named twice": (
+        (
+            'func.func @main(%x: tensor<1x4x2xf32>, %i: tensor<6x1xi32>) { %g = "stablehlo.gather"(%x, %i) <{dimension_numbers = '
+            "#stablehlo.gather<offset_dims = [1, 1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, "
+            "slice_sizes = array<i64: 1, 4, 2>}> : (tensor<1x4x2xf32>, tensor<6x1xi32>) -> tensor<6x4x2xf32> func.return }"
+        ),
+        "offset_dims is \\[1, 1\\]; dimensions of a rank of 3 in ascending order are expected",
+    ),
     "a host function on numbers": (
         (
             'func.func @main(%x: tensor<3xi32>) -> tensor<3xi32> { %y = host.call "text.normalize"(%x) : (tensor<3xi32>) -> tensor<3xi32> '
@@ -299,6 +311,14 @@ NODES = {
     "a reduction that is none": (
         lambda: helper.make_node("ScatterElements", ["x", "k", "x"], ["y"], reduction="ad"),
         "reduction is 'ad'; did you mean 'add'",
+    ),
+    "a fill of no number": (
+        lambda: helper.make_node("ConstantOfShape", ["k"], ["y"], value=helper.make_tensor("v", 1, [0], [])),
+        "its attribute 'value' has 0 elements; one is expected",
+    ),
+    "a fill of two numbers": (
+        lambda: helper.make_node("ConstantOfShape", ["k"], ["y"], value=helper.make_tensor("v", 1, [2], [3, 4])),
+        "its attribute 'value' has 2 elements; one is expected",
     ),
     "a cast to no type": (lambda: helper.make_node("Cast", ["x"], ["y"], to=1 << 33), "type"),
 }

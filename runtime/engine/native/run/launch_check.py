@@ -12,7 +12,7 @@ Each kernel states what a launch touches, from its arguments (`codegen/touched.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,18 +63,31 @@ def step_of(op: FamilyOp | CopyOp, memory: Memory) -> Step:
         reads, writes = ([Touch(v, Elements.of(a), Elements.of(a), n)] if a is not None else [] for v, a, n in found)
         return Step(op, reads, writes)
     step = Step(op, [], [])
+    lengths = _lengths(op)
     for item, value in op.connections():
         array = memory(value)
         if array is None or array.size == 0:
             continue
-        touch = Touch(value, _accessed(op.space, item, array), Elements.of(array), item.name)
+        touch = Touch(value, _accessed(op.space, lengths, item, array), Elements.of(array), item.name)
         (step.reads if item.kind == "in" else step.writes).append(touch)
     if op.codelet.data == "random":
-        step.reads = [replace(t, elements=replace(t.elements, tables=(t.elements.tables[0][:0],))) for t in step.reads]
+        step.reads = [replace(t, elements=_none(t.elements)) for t in step.reads]
     return step
 
 
-def _accessed(space: Domain, item: Field, array: Array) -> Elements:
+def _lengths(op: FamilyOp) -> dict[str, int]:
+    """Gives the number of places of each axis that matter: a point outside of one view is padding, and reads none of the others."""
+    lengths = {axis: split.n for axis, split in op.space.axes}
+    for item, value in op.connections():
+        assert isinstance(value.type, TensorType), value.type
+        for access, n in zip(item.access, value.type.shape):
+            if not access.whole and not access.part and len(access.terms) == 1 and access.terms[0][1] == 1 and access.offset >= 0:
+                axis = access.terms[0][0]
+                lengths[axis] = min(lengths[axis], max(n - access.offset, 0))
+    return lengths
+
+
+def _accessed(space: Domain, lengths: Mapping[str, int], item: Field, array: Array) -> Elements:
     """Lists the elements of a field that the vertices touch; padding is none."""
 
     def along(access: Access, n: int) -> NDArray[np.int64]:
@@ -83,12 +96,24 @@ def _accessed(space: Domain, item: Field, array: Array) -> Elements:
         if access.part:
             return np.arange(space[access.terms[0][0]].parts, dtype=np.int64)
         at = np.array([access.offset], np.int64)
-        for axis, coefficient in access.terms:
-            at = np.unique(np.add.outer(at, np.arange(space[axis].n, dtype=np.int64) * coefficient))
+        reach = [sorted((0, c * (lengths[axis] - 1))) for axis, c in access.terms]
+        for k, (axis, c) in enumerate(access.terms):  # only what the other terms can bring into the view, as an axis may be far longer
+            others = reach[k + 1 :]
+            ends = (-int(at.max()) - sum(high for _, high in others), n - 1 - int(at.min()) - sum(low for low, _ in others))
+            first, last = (-(-ends[0] // c), ends[1] // c) if c > 0 else (-(ends[1] // -c), -ends[0] // -c)
+            steps = np.arange(max(first, 0), min(last + 1, lengths[axis]), dtype=np.int64)
+            if not steps.size:
+                return steps
+            at = np.unique(np.add.outer(at, steps * c))
         return at[(at >= 0) & (at < n)]
 
     places = [along(a, n) * s for a, n, s in zip(item.access, array.shape, array.strides)]
-    return Elements.at(array, array.itemsize, *places)
+    found = Elements.at(array, array.itemsize, *places)
+    return found if all(lengths.values()) or item.kind != "in" else _none(found)  # a sum over no points is written all the same
+
+
+def _none(elements: Elements) -> Elements:
+    return replace(elements, tables=(np.zeros(0, np.int64),))
 
 
 Sets = dict[int, Bits]  # by stretch of memory: which of its grains

@@ -38,3 +38,21 @@ func.func @word(%x: tensor<2xf32>) {
   %y = "stablehlo.compare"(%x, %x) <{comparison_direction = #stablehlo<comparison_direction NEAR>}> : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xi1>
   func.return
 }
+// -----
+func.func @gathered_twice(%x: tensor<1x4x2xf32>, %i: tensor<6x1xi32>) {
+  // expected-error@+1 {{dimensions [0, 0] of a rank of 3 are outside of it, or twice}}
+  %g = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0, 0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 4, 2>}> : (tensor<1x4x2xf32>, tensor<6x1xi32>) -> tensor<6x4xf32>
+  func.return
+}
+// -----
+func.func @indexed_outside(%x: tensor<1x4x2xf32>, %i: tensor<6x1xi32>) {
+  // expected-error@+1 {{index_vector_dim is -1; indices of 6x1 have 0 to 2}}
+  %g = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1, 2], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = -1>, slice_sizes = array<i64: 1, 4, 2>}> : (tensor<1x4x2xf32>, tensor<6x1xi32>) -> tensor<6x4x2xf32>
+  func.return
+}
+// -----
+func.func @no_groups(%x: tensor<1x4x4x2xf32>, %w: tensor<3x3x2x5xf32>) {
+  // expected-error@+1 {{2 features of 1 inputs do not fit a kernel of 2 to 5 in 1 and 0 groups}}
+  %y = "stablehlo.convolution"(%x, %w) <{batch_group_count = 0 : i64, feature_group_count = 1 : i64, dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>}> : (tensor<1x4x4x2xf32>, tensor<3x3x2x5xf32>) -> tensor<1x2x2x5xf32>
+  func.return
+}
