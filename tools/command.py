@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+import textwrap
 import threading
 import warnings
 from collections.abc import Callable, Generator, Sequence
@@ -47,8 +48,21 @@ class SourceError(PopulusError):
         self.source = source
 
 
+class _Help(argparse.HelpFormatter):
+    """Help that breaks no name at its hyphens."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return textwrap.fill(" ".join(text.split()), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+
+
 class ArgumentParser(argparse.ArgumentParser):
     """An argparse parser that raises a UsageError for a mistake, instead of printing the usage; no option has an empty value."""
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **{"formatter_class": _Help, **options})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         found, rest = super().parse_known_args(args, namespace)
@@ -112,6 +126,12 @@ def amount(text: str) -> float:
     if not 0 <= found < math.inf:
         raise argparse.ArgumentTypeError(f"expected a number from 0 on, found '{text}'")
     return found
+
+
+def group(parser: argparse.ArgumentParser, title: str) -> Callable[..., argparse.Action]:
+    """Returns the `add_argument` of a group of options with a title in the help, which is made where there is none yet."""
+    found = next((g for g in parser._action_groups if g.title == title), None)  # pyright: ignore[reportPrivateUsage]
+    return (found or parser.add_argument_group(title)).add_argument
 
 
 def add_model(parser: argparse.ArgumentParser, help: str) -> None:

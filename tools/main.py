@@ -45,7 +45,10 @@ def _run(args: Sequence[str]) -> int:
     parsed = parser.parse_args(args)
     for check in getattr(parsed, "checks", ()):
         check(parsed)
-    return parsed.execute(parsed)
+    from populus.tools.progress import telling
+
+    with telling(parsed.verbose, parsed.quiet):
+        return parsed.execute(parsed)
 
 
 def parser_of(commands: Collection[str]) -> ArgumentParser:
@@ -61,7 +64,11 @@ def parser_of(commands: Collection[str]) -> ArgumentParser:
             command = import_module(f"populus.tools.{name.replace('-', '_')}")
             command.add_arguments(subparser)
             subparser.add_argument("--debug", action="store_true", help="show a traceback when something fails")
-            subparser.set_defaults(execute=command.execute)
+            if not any(action.nargs == argparse.REMAINDER for action in subparser._actions):  # pyright: ignore[reportPrivateUsage]
+                told = subparser.add_mutually_exclusive_group()
+                told.add_argument("-v", "--verbose", action="store_true", help="print each pass, its seconds and ops to stderr")
+                told.add_argument("-q", "--quiet", action="store_true", help="print no progress and no warnings")
+            subparser.set_defaults(execute=command.execute, verbose=False, quiet=False)
     return parser
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
 
@@ -12,6 +15,9 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError
 
 from populus.dialects.support.diagnostics import PopulusError
+
+TOPICS = ("popart-fuse",)
+"""The passes that log what they do."""
 
 ANCHORS = ("builtin.module", "func.func", "any")
 
@@ -47,6 +53,24 @@ def dump(title: str, module: ModuleOp, *, debuginfo: bool = False) -> None:
     printed = StringIO()
     Printer(printed, print_debuginfo=debuginfo).print_op(module)
     print(f"// -----// IR Dump {title} //----- //\n{printed.getvalue()}\n", file=sys.stderr)
+
+
+@contextmanager
+def logging_of(topic: str | None) -> Generator[None, None, None]:
+    """Prints to standard error, inside the block, what the pass of a name logs: a line for each record, after the name."""
+    if topic is None:
+        yield
+        return
+    logger, handler = logging.getLogger(f"populus.{topic}"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(f"[{topic}] %(message)s"))
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)
 
 
 def source_line(error: ParseError) -> str:

@@ -17,9 +17,11 @@ from xdsl.xdsl_opt_main import VersionAction, xDSLOptMain
 from populus.dialects.data import Handle, blobs_of, load_blobs, save_blobs
 from populus.dialects.poplar.target import PRESETS
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, no_file, verify
+from populus.dialects.support.errors import printable
 from populus.dialects.support.output_files import check_places, replacing
 from populus.dialects.table import DIALECTS
 from populus.lowering.driver import extensions
+from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.files import decode, in_file, parse_message, text_of, weights_beside, write_module
 from populus.lowering.driver.legality import verify_legal
 from populus.lowering.driver.passes import PASSES
@@ -30,7 +32,8 @@ from populus.lowering.stablehlo.jaxlib_reader import generic_text
 from populus.tools.command import ArgumentParser, SourceError, UsageError, dims_of, is_file, of_arguments, reporting
 from populus.tools.formats import TARGETS, WRITERS
 from populus.tools.judges import judging
-from populus.tools.mlir_opt import Expected, check_expected, dump, expected_errors, flat_pipeline, source_line
+from populus.tools.mlir_opt import TOPICS, Expected, check_expected, dump, expected_errors, flat_pipeline, logging_of, source_line
+from populus.tools.reproducer import pipeline_of, without_resource, write_reproducer
 from populus.write.nets import model_path
 
 
@@ -89,7 +92,7 @@ class PopulusOpt(xDSLOptMain):
                 where = f"a machine is an option of passes, such as -p 'poplin-to-poplar{{target={name} tiles=64}}'"
                 raise UsageError(f"no output format '{self.args.target}'; {where}")
             raise UsageError(f"no output format '{self.args.target}'{did_you_mean(self.args.target, TARGETS)}")
-        if self.args.pipeline is not None and is_file(self.args.pipeline):
+        if self.args.run_reproducer or (self.args.pipeline is not None and is_file(self.args.pipeline)):
             self.passes = self._pipeline()  # what is wrong in a file is no mistake of the arguments
         else:
             with of_arguments():
@@ -121,6 +124,10 @@ class PopulusOpt(xDSLOptMain):
         add("--disable-verify", action="store_true", help="do not verify the module before, between and after the passes")
         add("--mlir-print-ir-after-all", "--print-between-passes", action="store_true", help="print the module after each pass, to stderr")
         add("--mlir-print-ir-after-failure", action="store_true", help="print the module that a failing pass leaves, to standard error")
+        add("--mlir-print-ir-after-change", action="store_true", help="print the module after each pass that changed it, to stderr")
+        add("--mlir-pass-pipeline-crash-reproducer", metavar="FILE", help="if a pass fails, write the module before it and the passes left")
+        add("--run-reproducer", action="store_true", help="run the passes that a reproducer has at its end")
+        add("--debug-only", metavar="TOPIC", choices=TOPICS, help="log to stderr what a pass does: popart-fuse, each pattern on each op")
         add("--time-passes", action="store_true", help="print the time of each pass to standard error")
         add("--debug", action="store_true", help="show a traceback when something fails")
         add("-f", "--frontend", choices=sorted(self.available_frontends), help="format of the input, regardless of its suffix")
@@ -156,7 +163,7 @@ class PopulusOpt(xDSLOptMain):
             self.blobs = weights_beside(self.args.input_file)
         content = io.read()
         text = generic_text(content, name) if needs_jaxlib(content) else decode(content, name)
-        text = "\n" * self._line + text  # so that locations in a part have the file's line numbers
+        text = "\n" * self._line + without_resource(text)  # so that locations in a part have the file's line numbers
         try:
             return read_text(self.ctx, text, name)
         except ParseError as error:
@@ -166,7 +173,7 @@ class PopulusOpt(xDSLOptMain):
     def run(self) -> None:
         if self.args.output_file == "-":  # as in mlir-opt
             self.args.output_file = None
-        check_places([self.args.output_file, self.args.save_weights])
+        check_places([self.args.output_file, self.args.save_weights, self.args.mlir_pass_pipeline_crash_reproducer])
         chunks, extension = self.prepare_input()
         output = self.prepare_output()
         for i, (chunk, offset) in enumerate(chunks):
@@ -228,7 +235,8 @@ class PopulusOpt(xDSLOptMain):
         return sys.stdout if self.args.output_file is None else self.text
 
     def apply_passes(self, prog: ModuleOp) -> None:
-        with in_file(self.args.input_file), judging(self.judge), judging("rewrites" if self.args.prove_rewrites else None) as judge:
+        rewrites = "rewrites" if self.args.prove_rewrites else None
+        with in_file(self.args.input_file), logging_of(self.args.debug_only), judging(self.judge), judging(rewrites) as judge:
             self._apply_passes(prog)
         for line in judge.lines():
             print(line, file=sys.stderr)
@@ -236,10 +244,18 @@ class PopulusOpt(xDSLOptMain):
     def _apply_passes(self, prog: ModuleOp) -> None:
         names = [p.name for p in self.passes.passes]
         started: list[str] = []
+        changes, reproducer = self.args.mlir_print_ir_after_change, self.args.mlir_pass_pipeline_crash_reproducer
+        seen, kept = content_hash(prog) if changes else "", prog
 
         def progress(i: int, name: str) -> None:
-            if started and self.args.mlir_print_ir_after_all:
+            nonlocal seen, kept
+            if started and changes and (now := content_hash(prog)) != seen:
+                seen = now
                 dump(f"After {started[-1]}", prog, debuginfo=self.args.print_debuginfo)
+            elif started and self.args.mlir_print_ir_after_all and not changes:
+                dump(f"After {started[-1]}", prog, debuginfo=self.args.print_debuginfo)
+            if reproducer is not None:
+                kept = prog.clone()
             started.append(name)
 
         self._verify(prog)
@@ -258,6 +274,10 @@ class PopulusOpt(xDSLOptMain):
         except Exception:
             if self.args.mlir_print_ir_after_failure or self.args.mlir_print_ir_after_all:
                 dump(f"After {started[-1]} Failed" if started else "Before the passes Failed", prog, debuginfo=self.args.print_debuginfo)
+            if reproducer is not None and 0 < len(started) <= len(names):
+                write_reproducer(kept, Pipeline(self.passes.passes[len(started) - 1 :]), reproducer)
+                line = f"populus-opt: {reproducer} has the module before {started[-1]}, and the passes left for --run-reproducer"
+                print(printable(line), file=sys.stderr)
             raise
         if self.args.verify_legal is not None:
             verify_legal(prog, self.args.verify_legal)
@@ -295,11 +315,15 @@ class PopulusOpt(xDSLOptMain):
             print(statistics(self.timings), file=sys.stderr)
 
     def _pipeline(self) -> Pipeline:
-        given = [o for o in ("passes", "pipeline", "pass_pipeline") if getattr(self.args, o) is not None]
+        given = [o for o in ("passes", "pipeline", "pass_pipeline", "run_reproducer") if getattr(self.args, o) not in (None, False)]
         if len(given) > 1:
             options = " and ".join({"passes": "-p"}.get(o, f"--{o.replace('_', '-')}") for o in given)
             raise UsageError(f"{options} are both given; write the passes into one of them")
-        if self.args.pipeline is not None:
+        if self.args.run_reproducer:
+            if self.args.input_file is None:
+                raise UsageError("--run-reproducer reads the passes from a file; give its path")
+            passes = Pipeline.from_text(pipeline_of(self.args.input_file), self.available_passes, self.args.input_file)
+        elif self.args.pipeline is not None:
             passes = Pipeline.read(self.args.pipeline, self.available_passes)
         else:
             text = self.args.passes or "" if self.args.pass_pipeline is None else flat_pipeline(self.args.pass_pipeline)

@@ -41,6 +41,7 @@ from populus.tools.command import (
     bounds_of,
     buckets_of,
     dims_of,
+    group,
     is_file,
     of_arguments,
     typed,
@@ -62,53 +63,55 @@ if TYPE_CHECKING:
 
 
 SIMULATED = (2, 16, 64)  # threads, of which --profile simulates how they share a run
+MACHINE, NUMBERS, SIZES, PASSES = "machine and engine", "numbers", "sizes and values of the model", "passes and programs that are kept"
+DATA, CHECKS = "inputs and outputs", "checks and profiles"  # titles of groups of options
 ENGINE = "native (machine code), numpy, strict (checks every vertex), or auto (default): native, but numpy without llvmlite"
 
 
 def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that control compiling."""
-    add = parser.add_argument
+    machine, numbers, sizes, passes = (group(parser, title) for title in (MACHINE, NUMBERS, SIZES, PASSES))
     add_model(parser, "a .onnx model, a .mlir module of any level, or a net by name, such as squeezenet")
-    add("--target", default="host", metavar="T", help="host (default), gc2, gc200, bow, n150, p150; 'gc200, tiles=64' replaces fields")
-    add("--tiles", type=whole(1), metavar="N", help="number of tiles to use (all)")
-    add("--engine", default="auto", choices=Proposed(CHOICES), help=f"{ENGINE}, or one of --load")
-    add("--sample", type=whole(1), metavar="K", help="let strict check K vertices of each family (all)")
-    add("--threads", type=whole(1), metavar="N", help="number of threads of native (POPULUS_THREADS, or the number of CPUs)")
-    add("--narrow", action="store_true", help="compute 64-bit types as 32-bit ones if the target lacks them, and check for overflow")
-    add("--partials", choices=PARTIALS, help="sum products of 16-bit floats in f32 (default), or faster and less exactly in f16")
-    add("--optimise", metavar="AIM", help="cycles, memory, or balanced (default): what plans of products and convolutions spare")
-    add("--no-host", action="store_true", help="refuse a model that needs the host for strings or images")
-    add("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range")
-    add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
-    add("--bound", action="append", default=[], metavar="NAME=N", help="the most iterations of the Loop NAME, where the data decide them")
-    add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
-    add("--accuracy", default="standard", choices=list(ACCURACIES), help="exact: convolutions are sums in order; fast: errors of 1e-6")
-    add("--plan", metavar="FILE", help="plans of products and convolutions by name, as --plan-to writes them; others are chosen as always")
-    add("--plan-to", metavar="FILE", help="write the plans of products and convolutions to this file, to read, edit and give back")
-    add("--cache", action=argparse.BooleanOptionalAction, help="keep any program, or none; default: that of an ONNX file")
-    add("--load", action="append", default=[], metavar="FILE.py", help="load ops and passes from a Python file")
+    machine("--target", default="host", metavar="T", help="host (default), gc2, gc200, bow, n150, p150; 'gc200, tiles=64' replaces fields")
+    machine("--tiles", type=whole(1), metavar="N", help="number of tiles to use (all)")
+    machine("--engine", default="auto", choices=Proposed(CHOICES), help=f"{ENGINE}, or one of --load")
+    machine("--sample", type=whole(1), metavar="K", help="let strict check K vertices of each family (all)")
+    machine("--threads", type=whole(1), metavar="N", help="number of threads of native (POPULUS_THREADS, or the number of CPUs)")
+    numbers("--narrow", action="store_true", help="compute 64-bit types as 32-bit ones if the target lacks them, and check for overflow")
+    numbers("--partials", choices=PARTIALS, help="sum products of 16-bit floats in f32 (default), or faster and less exactly in f16")
+    passes("--optimise", metavar="AIM", help="cycles, memory, or balanced (default): what plans of products and convolutions spare")
+    passes("--no-host", action="store_true", help="refuse a model that needs the host for strings or images")
+    sizes("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range")
+    sizes("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
+    sizes("--bound", action="append", default=[], metavar="NAME=N", help="the most iterations of the Loop NAME, where the data decide them")
+    passes("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
+    numbers("--accuracy", default="standard", choices=list(ACCURACIES), help="exact: convolutions are sums in order; fast: errors of 1e-6")
+    passes("--plan", metavar="FILE", help="plans of products and convolutions by name, as --plan-to writes them; others as always")
+    passes("--plan-to", metavar="FILE", help="write the plans of products and convolutions to this file, to read, edit and give back")
+    passes("--cache", action=argparse.BooleanOptionalAction, help="keep any program, or none; default: that of an ONNX file")
+    passes("--load", action="append", default=[], metavar="FILE.py", help="load ops and passes from a Python file")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `populus run`."""
     add_compile_arguments(parser)
     add_json(parser)
-    add = parser.add_argument
-    add("--inputs", action="append", default=[], metavar="FILE", help="a .npz by input names, or .pb tensors in order (random inputs)")
+    numbers, data, checks = (group(parser, title) for title in (NUMBERS, DATA, CHECKS))
+    data("--inputs", action="append", default=[], metavar="FILE", help="a .npz by input names, or .pb tensors in order (random inputs)")
     served = parser.add_mutually_exclusive_group()
     served.add_argument("--exact", action="store_true", help="compile for exactly the sizes of --inputs, not for a range that holds them")
     served.add_argument("--buckets", metavar="N,N,..", help="the greatest sizes of the ranges that open dimensions are compiled for")
-    add("--replicas", type=whole(1), default=1, metavar="N", help="deal the samples of --inputs to N replicas (1), or to ranks of mpiexec")
-    add("--outputs", metavar="FILE.npz", help="write the outputs to this .npz")
-    add("--expect", action="append", default=[], metavar="FILE", help="compare with a .npz, or .pb tensors in order; exit 1 if they differ")
-    add("--rtol", type=amount, default=RTOL, help=f"tolerance relative to the largest element ({RTOL:g})")
-    add("--atol", type=amount, default=ATOL, help=f"additional absolute tolerance, also for integers ({ATOL:g})")
-    add("--level", default="poplar", choices=list(LEVELS), help="the level to run (poplar)")
-    add("--check-levels", action="store_true", help="run at every level and compare each with the one above")
-    add("--verify-each", choices=["run", "prove"], help="run the program before and after each pass, or prove each; fail at a wrong one")
-    add("--profile", metavar="FILE.html", help="write tiles, bytes and cycles to this file; print how threads would share a run")
-    add("--shuffle-orders", type=whole(2), metavar="N", help="print the differences between N other orders of the sums")
-    add("--seed", type=whole(0), default=0, metavar="N", help="which random inputs (0)")
+    data("--replicas", type=whole(1), default=1, metavar="N", help="deal the samples of --inputs to N replicas (1), or to ranks of mpiexec")
+    data("--outputs", metavar="FILE.npz", help="write the outputs to this .npz")
+    data("--expect", action="append", default=[], metavar="FILE", help="compare with a .npz, or .pb tensors in order; exit 1 if unequal")
+    numbers("--rtol", type=amount, default=RTOL, help=f"tolerance relative to the largest element ({RTOL:g})")
+    numbers("--atol", type=amount, default=ATOL, help=f"additional absolute tolerance, also for integers ({ATOL:g})")
+    checks("--level", default="poplar", choices=list(LEVELS), help="the level to run (poplar)")
+    checks("--check-levels", action="store_true", help="run at every level and compare each with the one above")
+    checks("--verify-each", choices=["run", "prove"], help="run the program before and after each pass, or prove each; fail at a wrong one")
+    checks("--profile", metavar="FILE.html", help="write tiles, bytes and cycles to this file; print how threads would share a run")
+    checks("--shuffle-orders", type=whole(2), metavar="N", help="print the differences between N other orders of the sums")
+    numbers("--seed", type=whole(0), default=0, metavar="N", help="which random inputs (0)")
 
 
 def check_engine(args: argparse.Namespace) -> None:

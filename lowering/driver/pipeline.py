@@ -5,6 +5,7 @@ checks.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -23,13 +24,12 @@ from xdsl.utils.arg_spec import ArgSpec, ParameterType, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException
 from xdsl.utils.hints import type_repr
 
-from populus.dialects.data import Handle, blobs_of, save_blobs
 from populus.dialects.support.budget import check_growth, check_time, timed
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, nearest, verify, where
 from populus.dialects.support.garbage import no_garbage_collection
-from populus.dialects.support.output_files import replacing
 from populus.lowering.driver.content_hash import content_hash
-from populus.lowering.driver.files import decode, read_bytes, text_of
+from populus.lowering.driver.dumper import Dumper
+from populus.lowering.driver.files import decode, read_bytes
 from populus.lowering.driver.passes import PASSES
 from populus.lowering.driver.phases import LEVELS, PHASES, check_order, depths, phases_of
 
@@ -49,6 +49,8 @@ class Watcher(Protocol):
 
 
 WATCHING: ContextVar[Watcher | None] = ContextVar("watcher of passes", default=None)
+
+LOGGER = logging.getLogger("populus.passes")
 
 FOLDER = Path(__file__).with_name("pipelines")
 
@@ -242,7 +244,7 @@ class Pipeline:
         """
         if any(depths(p) for p in self.passes):
             _check_functions(module)
-        dumper = _Dumper(Path(dump)) if dump is not None else None
+        dumper = Dumper(Path(dump)) if dump is not None else None
         if dumper is not None:
             dumper.write("input", module)
         watcher = WATCHING.get()
@@ -264,6 +266,7 @@ class Pipeline:
                     check_growth(before, ops)
                     if verify_each:
                         verify(module)
+                LOGGER.info("%s: %.3f s, %d to %d ops", p.name, seconds, ops_before, ops)
                 if watcher is not None:
                     watcher.after(p, ctx, module)
                 if timings is not None:
@@ -283,30 +286,6 @@ class Pipeline:
             if not any(t.changed for t in timings):
                 return turn + 1
         raise PopulusError(f"{', '.join(p.name for p in self.passes)} still change the module after {limit} rounds; leave one of them out")
-
-
-class _Dumper:
-    """Dumper of numbered module files, and of the stored constants that any of them refers to."""
-
-    def __init__(self, folder: Path):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise PopulusError(f"{folder}: not a folder that can be written to: {error.strerror}") from error
-        self.folder = folder
-        self.count = 0
-        self.blobs: dict[str, Handle] = {}
-
-    def write(self, name: str, module: ModuleOp) -> None:
-        """Writes the module after pass `name`, and the constants if there are new ones."""
-        new = {key: handle for key, handle in blobs_of(module).items() if key not in self.blobs}
-        if new:  # before a later pass can fail: every file stays readable
-            self.blobs.update(new)
-            with replacing(self.folder / "weights.safetensors") as partial:
-                save_blobs(self.blobs, partial)
-        with replacing(self.folder / f"{self.count:02}-{name}.mlir") as partial:
-            partial.write_text(text_of(module, locations=True))
-        self.count += 1
 
 
 def _check_functions(module: ModuleOp) -> None:

@@ -21,6 +21,7 @@ from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextvars import ContextVar
+from logging import DEBUG
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 from weakref import finalize
 
@@ -35,6 +36,8 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.data import ConstantOp, computed_constant, constant, constant_value, is_loaded
 from populus.dialects.support.budget import check_time
 from populus.dialects.support.diagnostics import PopulusError, fused, locate, where
+from populus.lowering.popart import rewrite_log
+from populus.lowering.popart.rewrite_log import LOGGER
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -301,7 +304,10 @@ class BlockRewriter:
         """Applies a pattern to an op; returns False if it does not match. Raises PopulusError for a faulty pattern."""
         changes, own, rewriter, self.trying = self.changes, op.location, self.rewriter, type(pattern).__name__
         try:
-            pattern.match_and_rewrite(op, rewriter)
+            if LOGGER.isEnabledFor(DEBUG):
+                rewrite_log.apply(pattern, op, rewriter)
+            else:
+                pattern.match_and_rewrite(op, rewriter)
         except VerifyException as error:
             reason = " ".join(str(error).split())
             raise PopulusError(f"{where(op)}: {op.name}: the pattern {type(pattern).__name__} does not fit: {reason}") from error

@@ -232,7 +232,9 @@ def debugging() -> None:
     exec(re.findall(r"```python\n(.*?)```", (ROOT / "docs/architecture.md").read_text(), re.DOTALL)[0], {})
     exec(model, {})
     Path("wrong.py").write_text(wrong)
-    Path("half.mlir").write_text(re.findall(r"^```mlir\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[-1])
+    texts = re.findall(r"^```mlir\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for name, text in zip(("scaled.mlir", "half.mlir"), texts[-2:], strict=True):
+        Path(name).write_text(text)
 
 
 def one_model() -> Names:

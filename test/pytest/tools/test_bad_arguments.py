@@ -134,7 +134,7 @@ def test_an_option_without_a_value_or_with_one_of_another_type_is_a_mistake_of_u
 
 def test_an_option_of_populus_opt_takes_no_empty_and_no_unknown_value(folder, populus_opt):
     before = sorted(folder.rglob("*"))
-    files = {"--output-file", "--save-weights", "--dump-dir"}  # options that take any name
+    files = {"--output-file", "--save-weights", "--dump-dir", "--mlir-pass-pipeline-crash-reproducer"}  # options that take any name
     parser = argparse.ArgumentParser()
     PopulusOpt(args=["good.mlir", "--pipeline", "inference"]).register_all_arguments(parser)
     for action in (a for a in parser._actions if a.option_strings and a.nargs != 0):

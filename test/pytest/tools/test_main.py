@@ -133,3 +133,25 @@ def test_help_lists_the_commands(populus):
 def test_what_is_no_command_is_one_line(args, message, status, populus):
     got = populus(*args)
     assert (got.status, got.err) == (status, message)
+
+
+def test_verbose_prints_passes_and_quiet_prints_no_warning(populus, tmp_path):
+    net = str(tmp_path / "net.onnx")
+    node = helper.make_node("Add", ["x", "x"], ["y"], name="twice")
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, size) for name, size in (("x", [2]), ("y", [3]))]
+    save(helper.make_model(helper.make_graph([node], "g", info[:1], info[1:]), opset_imports=[helper.make_opsetid("", 17)]), net)
+    plain, verbose, quiet = (populus("run", net, "--no-cache", *more) for more in ((), ("-v",), ("-q",)))
+    assert "is stated to be tensor<3xf32>" in plain.err and "ops" not in plain.err
+    assert quiet.err == "" and quiet.out.splitlines()[:2] == plain.out.splitlines()[:2]
+    passes = [line for line in verbose.err.splitlines() if re.fullmatch(r"[a-z-]+: \d+\.\d{3} s, \d+ to \d+ ops", line)]
+    assert {"onnx-infer-shapes", "popart-fuse", "popops-to-poplar"} <= {line.partition(":")[0] for line in passes}
+    assert populus("run", net, "-v", "-q").status == 2
+
+
+def test_help_breaks_no_name_at_its_hyphens_and_groups_options(populus):
+    shown = populus("run", "--help").out
+    titles = [line for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles[:2] == ["positional arguments:", "options:"] and len(titles) == 8
+    assert not [line for line in shown.partition("positional")[2].splitlines() if re.search(r"\w-$", line)]
+    of_options = shown.partition("options:")[2].partition("machine and engine:")[0]
+    assert of_options.count("\n  -") <= 10

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
+
+from populus.lowering.popart.patterns import constants
 
 MODULE = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %y = popops.map <neg(_1)>(%x) : (tensor<4xf32>) -> tensor<4xf32>
@@ -326,6 +331,75 @@ def test_modules_are_printed_after_passes_to_stderr(populus_opt, module, tmp_pat
     got = populus_opt(module, "--load", load, "-p", "cse,custom-count", "--mlir-print-ir-after-failure")
     assert got.status == 1
     assert "IR Dump After custom-count Failed" in got.err and "popops.map" in got.err
+
+
+def test_modules_are_printed_only_after_passes_that_changed_them(populus_opt, tmp_path):
+    unread = "  %z = popops.map <exp(_1)>(%x) : (tensor<4xf32>) -> tensor<4xf32>\n  func.return"
+    text = write(tmp_path / "x.mlir", MODULE.replace("  func.return", unread))
+    got = populus_opt(text, "-p", "canonicalize,dce,cse", "--mlir-print-ir-after-change")
+    assert [line for line in got.err.splitlines() if "IR Dump" in line] == ["// -----// IR Dump After canonicalize //----- //"]
+    assert populus_opt(text, "-p", "canonicalize,dce,cse", "--mlir-print-ir-after-change", "--mlir-print-ir-after-all").err == got.err
+
+
+def test_a_failing_pass_is_kept_with_its_module_and_the_passes_left(populus_opt, tmp_path):
+    values = ", ".join(f"{i}.5" for i in range(99))
+    folded = f"%a = data.constant dense<[{values}]> : tensor<99xf32>\n  %k = popart.neg %a : tensor<99xf32>\n  func.return"
+    text = MODULE.replace("func.return", folded).replace("4xf32", "99xf32").replace("return %y", "return %k")
+    load, kept = write(tmp_path / "ops.py", FAILING), tmp_path / "kept.mlir"
+    passes = "popart-fuse,custom-count,popops-narrow{target=gc200}"
+    got = populus_opt(write(tmp_path / "x.mlir", text), "--load", load, "-p", passes, "--mlir-pass-pipeline-crash-reproducer", kept)
+    assert got.status == 1
+    assert f"{kept} has the module before custom-count, and the passes left for --run-reproducer" in got.err
+    assert 'pipeline: "builtin.module(custom-count,popops-narrow{target=gc200})"' in kept.read_text()
+    assert "popops.map" not in kept.read_text()
+    again = populus_opt(kept, "--load", load, "--run-reproducer")
+    assert (again.status, again.err) == (1, got.err.splitlines()[-1] + "\n")
+    plain = populus_opt(kept)
+    assert plain.status == 0 and "#data.stored" in plain.out
+    assert not (tmp_path / "none.mlir").exists()
+    assert populus_opt(kept, "-p", "dce", "--mlir-pass-pipeline-crash-reproducer", tmp_path / "none.mlir").status == 0
+    assert not (tmp_path / "none.mlir").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["x.mlir", "--run-reproducer"], 1, "x.mlir: no reproducer, which --mlir-pass-pipeline-crash-reproducer writes, at its end"),
+        (["no.mlir", "--run-reproducer"], 1, "no.mlir: no such file"),
+        (["--run-reproducer"], 2, "--run-reproducer reads the passes from a file; give its path"),
+        (["x.mlir", "--run-reproducer", "-p", "cse"], 2, "-p and --run-reproducer are both given"),
+        (["bad.mlir", "--run-reproducer"], 1, "bad.mlir: no pass 'csee'; did you mean 'cse'?"),
+        (["x.mlir", "--debug-only", "popart-fus"], 2, "no --debug-only choice 'popart-fus'; did you mean 'popart-fuse'?"),
+    ],
+)
+def test_what_is_no_reproducer_and_no_topic_is_one_line(populus_opt, tmp_path, monkeypatch, arguments, status, said):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "x.mlir", MODULE)
+    write(tmp_path / "bad.mlir", MODULE + '{-# external_resources: { mlir_reproducer: { pipeline: "builtin.module(csee)" } } #-}')
+    got = populus_opt(*arguments)
+    assert got.status == status
+    assert said in got.err and got.err.count("\n") == 1
+
+
+SCALED = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %one = data.constant dense<1.0> : tensor<4xf32>
+  %a = popart.neg %x : tensor<4xf32>
+  %y = popart.mul %a, %one : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+"""
+
+
+def test_the_log_of_rewrites_says_what_fires_and_at_which_condition_others_stop(populus_opt, tmp_path):
+    path = write(tmp_path / "x.mlir", SCALED)
+    got = populus_opt(path, "-p", "popart-fuse", "--debug-only=popart-fuse")
+    assert f"[popart-fuse] {path}:4:3: popart.mul: OpToIdentity fires" in got.err
+    stopped = re.search(r"x.mlir:3:3: popart.neg: FoldConstants stops at constants.py:(\d+): (.*)", got.err)
+    assert stopped is not None
+    lines = (Path(constants.__file__)).read_text().splitlines()
+    assert stopped[2] in "\n".join(lines[: int(stopped[1])])
+    assert populus_opt(path, "-p", "popart-fuse").err == ""
+    assert populus_opt(path, "-p", "popart-fuse", "--debug-only=popart-fuse").out == populus_opt(path, "-p", "popart-fuse").out
 
 
 def test_a_module_is_not_verified_if_that_is_disabled(populus_opt, tmp_path):
