@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import bf16
 
-from benchmarks.mesh_products import BLOCK, SUM_BYTES
+from benchmarks.mesh_products import BLOCK
+from benchmarks.mesh_traffic import EACH
 from populus.dialects.expr import Arg, Call, Const, Expr
 from populus.dialects.poplar.machine import FIDELITIES, Mesh
 from populus.dialects.poplar.target import Target
@@ -22,7 +23,13 @@ from populus.runtime.cycles.mesh.product import Places, Streamed, product_cycles
 from populus.runtime.cycles.mesh.vector import map_cycles
 
 BEGIN = 600.0  # cycles in which a core sets its kernels up
-GATHER = 9.5  # cycles of a core to copy one row of a window's elements
+GATHER = 21.0  # cycles of a core to copy adjacent elements of a window
+MADE = 45.0  # cycles in which a gathered block is brought into its layout, or sent along a row of cores
+GATHERED = 2048.0  # bytes of a block of gathered elements, which are of 16 bits
+FILL = 2.0  # cycles of a core to write one element of a padding
+UNARY = {"CLIP text encoder 1": "sigmoid", "CLIP text encoder 2": "erf"}  # by the network; else max(x, 0)
+WEIGHTS = {"bfp8": "BFLOAT8_B", "bfp4": "BFLOAT4_B"}
+TESTED = re.compile(r"(\d+)x(\d+)x(\d+)x(\d+) -> (\d+), (\d+)x(\d+) s(\d+) p(\d+)")
 TENSOR = re.compile(r"(\d+(?:x\d+)*) (\w+) (TILE|ROW_MAJOR) (\w+)")
 
 
@@ -77,10 +84,16 @@ def _tensor(m: re.Match[str]) -> Tensor:
     return Tensor(tuple(int(n) for n in m[1].split("x")), m[2], m[3] == "TILE", m[4])
 
 
+def _mesh(target: Target) -> Mesh:
+    assert target.mesh is not None, target.name
+    return target.mesh
+
+
 def predicted(row: Mapping[str, str], target: Target) -> float | None:
     """Predicts the nanoseconds of an op; None for one that no formula is for."""
-    op, mesh = Op.of(row), target.mesh
-    if op is None or mesh is None:
+    if tested := Convolution.tested(row, target):
+        return 1e9 * tested.cycles(_mesh(target)) / target.clock_hz
+    if (op := Op.of(row)) is None:
         return None
     for names, cycles in _OPS.items():
         if op.name in names:
@@ -93,10 +106,13 @@ def _streamed(op: Op, target: Target, computed: float, operands: tuple[Tensor, .
 
     `waits_to_write`: a block is written before the next one is read.
     """
-    mesh = target.mesh
-    assert mesh is not None
+    mesh = _mesh(target)
     own = -(-op.result.blocks // op.cores)
-    waits = mesh.dram_cycles if any(t.in_dram for t in operands) else mesh.signal_cycles * any("INTER" in t.place for t in operands)
+    # Once an operand comes by the network, all do. A core waits for the first bytes, and for a signal of each further operand.
+    waits = 0.0
+    if any("INTER" in t.place for t in operands):
+        first = mesh.dram_cycles - 2048 / mesh.dram_tile_bytes if any(t.in_dram for t in operands) else mesh.signal_cycles
+        waits = first + (len(operands) - 1) * mesh.signal_cycles
     read = waits + sum(_moved(t, own, op, mesh) for t in operands) / own
     written = (mesh.issue_cycles + BLOCK[op.result.format] / mesh.dram_tile_bytes) if "INTER" in op.result.place else 0.0
     read += (mesh.dram_cycles - 2048 / mesh.dram_tile_bytes) * (waits_to_write and op.result.in_dram)
@@ -104,7 +120,7 @@ def _streamed(op: Op, target: Target, computed: float, operands: tuple[Tensor, .
         sum(t.bytes for t in operands if t.in_dram) / mesh.dram_read_bytes, op.result.bytes * op.result.in_dram / mesh.dram_write_bytes
     )
     last = mesh.dram_cycles if op.result.in_dram else 0.0
-    return BEGIN + max(own * max(read, computed, written), together) + last
+    return BEGIN + EACH * op.cores + max(own * max(read, computed, written), together) + last
 
 
 def _moved(t: Tensor, own: int, op: Op, mesh: Mesh) -> float:
@@ -118,24 +134,23 @@ def _moved(t: Tensor, own: int, op: Op, mesh: Mesh) -> float:
 
 def _map(op: Op, target: Target) -> float:
     tensors = tuple(t for t in op.operands if t.shape == op.result.shape) if op.name != "Unary" else op.operands[:1]
-    # Rows do not say which function it is: text encoders have gelu, the other networks relu.
-    unary = Call("erf", (Arg(1),)) if op.network.startswith("CLIP") else Call("max", (Arg(1), Const(0)))
+    # Rows do not say which function it is. The first text encoder is defined with x * sigmoid(1.702 x), the second with gelu.
+    function = next((f for name, f in UNARY.items() if op.network.startswith(name)), "")
+    unary = Call(function, (Arg(1),)) if function else Call("max", (Arg(1), Const(0)))
     formula: Expr = Call("add", (Arg(1), Arg(2))) if op.name != "Unary" else unary
     count = len(tensors) if op.name != "Unary" else 1
     computed = float(map_cycles(1024, formula, [bf16] * max(count, 1), [False] * max(count, 1), bf16, target, False))
-    return _streamed(op, target, computed, tensors or op.operands[:1], op.name == "Unary")
+    return _streamed(op, target, computed, tensors or op.operands[:1], op.name != "BinaryNg")
 
 
 def _move(op: Op, target: Target) -> float:
     """Predicts a copy in each core's memory by its own link."""
-    assert target.mesh is not None
-    return BEGIN / 2 + -(-op.result.blocks // op.cores) * BLOCK[op.result.format] / target.mesh.unicast_bytes
+    return BEGIN / 2 + -(-op.result.blocks // op.cores) * BLOCK[op.result.format] / _mesh(target).unicast_bytes
 
 
 def _copy(op: Op, target: Target) -> float:
     """Predicts blocks from or to DRAM, many at once."""
-    mesh = target.mesh
-    assert mesh is not None
+    mesh = _mesh(target)
     cycles = BEGIN
     moved = op.operands[0]
     own = -(-moved.blocks // op.cores)
@@ -147,18 +162,28 @@ def _copy(op: Op, target: Target) -> float:
 
 def _layout(op: Op, target: Target) -> float:
     """Predicts rows to blocks or back: a core moves the 32 rows of each row of blocks. Where rows are padded or cut, it waits for each."""
-    mesh = target.mesh
-    assert mesh is not None
+    mesh = _mesh(target)
     rows = next(t for t in (*op.operands[:1], op.result) if not t.tiled)
     tiled = next(t for t in (*op.operands[:1], op.result) if t.tiled)
     width = max(1, tiled.shape[-1] // 32)
     if "Val" in op.name or "Unpadding" in op.name:
         waits = mesh.dram_cycles - 2048 / mesh.dram_tile_bytes if rows.in_dram else mesh.signal_cycles
-        each = waits + 2 * rows.shape[-1] / mesh.dram_tile_bytes
         spread = width if op.cores > tiled.blocks // width else 1  # cores that share a row of blocks
-        return BEGIN + -(-tiled.blocks // width * spread // op.cores) * min(32, rows.shape[-2]) * each
+        own, full = -(-tiled.blocks // width * spread // op.cores), min(32, rows.shape[-2])
+        by_row = full * (waits + 2 * rows.shape[-1] / mesh.dram_tile_bytes)
+        by_block = (width // spread) * (mesh.dram_cycles if tiled.in_dram else mesh.signal_cycles)
+        filled = (32 - full) * (width // spread) * 32 * FILL if rows is op.operands[0] else 0.0
+        return BEGIN + EACH * op.cores + own * (max(by_row + filled, by_block)) + mesh.dram_cycles * op.result.in_dram
     requests = 32 / width * mesh.issue_cycles * (2.0 if "INTER" in rows.place else 0.4)
     return _streamed(op, target, max(requests, 100.0), op.operands[:1])
+
+
+def _transposed(op: Op, target: Target) -> float:
+    """Predicts blocks that are turned; where rows change places, each half of a row of a block is a request."""
+    assert target.mesh is not None
+    before, after = op.operands[0].shape, op.result.shape
+    turned = before[-1] != after[-1] or before[:-2] == after[:-2]
+    return _streamed(op, target, 64.0 if turned else 64 * target.mesh.issue_cycles, op.operands[:1], True)
 
 
 def _product(op: Op, target: Target) -> float:
@@ -174,29 +199,60 @@ def _product(op: Op, target: Target) -> float:
     return BEGIN + float(product_cycles(target.mesh, plan, BLOCK[op.operands[1].format], FIDELITIES.get(op.fidelity, 2), places).all)
 
 
-def _convolution(op: Op, target: Target) -> float:
-    """Predicts a product whose first operand is gathered from a core's rows, and made blocks of, before it is multiplied."""
-    mesh = target.mesh
-    assert mesh is not None
-    (depth, n), m = (-(-s // 32) for s in op.operands[1].shape[-2:]), -(-op.result.shape[-2] // 32)
-    across = mesh.grid[0] if "BLOCK" in op.result.place else 1
-    across = next(d for d in range(min(across, op.cores), 0, -1) if op.cores % d == 0)
-    rows, columns = -(-m // (op.cores // across)), -(-n // across)
-    bytes = BLOCK[op.operands[1].format]
-    multiplied = float(block_cycles(mesh, rows, columns, depth, SUM_BYTES, FIDELITIES.get(op.fidelity, 2), False))
-    channels = max(1, op.operands[0].shape[-1] // 32)
-    gathered = rows * depth / across * 32 / channels * GATHER
-    weights = columns * depth * (max(mesh.reader_cycles, bytes / mesh.dram_tile_bytes) + bytes / mesh.column_bytes)
-    return BEGIN + max(gathered + rows * depth * 50.0, weights) + multiplied
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution as a product: of gathered windows with weights. Sizes of one core are in blocks."""
+
+    cores: int
+    rows: int  # of a core
+    columns: int
+    depth: int
+    windows: int  # requests that gather one window
+    weights: float  # bytes of a block
+    fidelity: str
+
+    @staticmethod
+    def of(op: Op, target: Target) -> Convolution:
+        """Reads a row of a profiler's report. The rows that cores hold for their windows tell whether a kernel is dilated."""
+        assert target.mesh is not None
+        first, second = op.operands[:2]
+        (depth, n), m = (-(-s // 32) for s in second.shape[-2:]), -(-op.result.shape[-2] // 32)
+        across = target.mesh.grid[0] if "BLOCK" in op.result.place else 1
+        across = next(d for d in range(min(across, op.cores), 0, -1) if op.cores % d == 0)
+        taps = max(1, second.shape[-2] // first.shape[-1])
+        windows = taps if first.shape[-2] > 8 * op.result.shape[-2] or first.shape[-1] < 32 else math.isqrt(taps)
+        return Convolution(op.cores, -(-m // (op.cores // across)), -(-n // across), depth, windows, BLOCK[second.format], op.fidelity)
+
+    @staticmethod
+    def tested(row: Mapping[str, str], target: Target) -> Convolution | None:
+        """Reads a row of a regression test, which uses all cores: 1x128x128x4 -> 512, 3x3 s1 p1, with weights of its format."""
+        if not (m := TESTED.fullmatch(row["shape"])):
+            return None
+        images, height, width, channels, out, kernel, _, stride, pad = map(int, m.groups())
+        positions = images * math.prod((size + 2 * pad - kernel) // stride + 1 for size in (height, width))
+        padded = -(-channels // 8) * 8  # a row of channels begins at 16 bytes
+        windows = kernel if channels >= 32 else kernel * kernel
+        own = -(-positions // 32 // target.tiles)
+        bytes = next((BLOCK[full] for name, full in WEIGHTS.items() if f"w {name}" in row["format"]), BLOCK["BFLOAT16"])
+        return Convolution(target.tiles, own, -(-out // 32), -(-kernel * kernel * padded // 32), windows, bytes, row["fidelity"])
+
+    def cycles(self, mesh: Mesh) -> float:
+        """Predicts windows that are gathered from a core's rows, made blocks of and multiplied; weights come under that, in two buffers."""
+        phases = FIDELITIES.get(self.fidelity, 2)
+        multiplied = float(block_cycles(mesh, self.rows, self.columns, self.depth, (GATHERED + self.weights) / 2, phases, False))
+        gathered = self.rows * (32 * self.windows * GATHER + self.depth * MADE)
+        read = self.columns * self.depth * (max(mesh.reader_cycles, self.weights / mesh.dram_tile_bytes) + self.weights / mesh.column_bytes)
+        return BEGIN + EACH * self.cores + max(gathered + multiplied, read)
 
 
-_OPS = {
+_OPS: dict[tuple[str, ...], Callable[[Op, Target], float]] = {
     ("Binary", "BinaryNg", "Unary"): _map,
     ("Move",): _move,
     ("ShardedToInterleaved", "InterleavedToSharded", "SliceWrite"): _copy,
     ("Slice",): lambda op, target: _streamed(op, target, 64.0, (op.result,)),
-    ("Concat", "Transpose"): lambda op, target: _streamed(op, target, 64.0, (op.result,), True),
+    ("Transpose",): _transposed,
+    ("Concat",): lambda op, target: _streamed(op, target, 64.0, (op.result,), True),
     ("Tilize", "TilizeWithValPadding", "Untilize", "UntilizeWithUnpadding"): _layout,
     ("Matmul", "MinimalMatmulOp"): _product,
-    ("Conv2d",): _convolution,
+    ("Conv2d",): lambda op, target: Convolution.of(op, target).cycles(_mesh(target)),
 }

@@ -100,6 +100,15 @@ def _plain(row: Row) -> bool:
     return _is("gemm", "matmul oob")(row) and "anomaly" not in row["note"]
 
 
+def _judged(kind: str) -> Callable[[Row], bool]:
+    """Selects the ops of the networks that are judged: all but OFT, whose element-wise ops are of functions that no row names."""
+    return lambda row: row["kind"] == kind and not row["op"].startswith("OFT")
+
+
+def _op(row: Row, target: Target) -> float | None:
+    return _ratio(mesh_ops.predicted(row, target), row["value"])
+
+
 LINES: dict[str, tuple[Callable[[Row], bool], Callable[[Row, Target], float | None]]] = {
     "products, the row's own plan, cycles": (_is("gemm", "matmul manual"), _cycles),
     "products, the row's own plan, time": (_is("gemm", "matmul manual"), _time),
@@ -108,9 +117,12 @@ LINES: dict[str, tuple[Callable[[Row], bool], Callable[[Row, Target], float | No
     "our plan over the better published one, by the model": (_is("gemm"), _own),
     "network": (_is("noc"), lambda row, target: _ratio(mesh_traffic.predicted(row, target), row["value"])),
     "DRAM": (_is("dram"), lambda row, target: _ratio(mesh_traffic.predicted(row, target), row["value"])),
-    "convolutions": (_is("conv"), lambda row, target: _ratio(mesh_ops.predicted(row, target), row["value"])),
-    "element-wise ops, layouts": (_is("eltwise"), lambda row, target: _ratio(mesh_ops.predicted(row, target), row["value"])),
-    "other single ops": (_is("op"), lambda row, target: _ratio(mesh_ops.predicted(row, target), row["value"])),
+    "convolutions": (_is("conv"), _op),
+    "convolutions, without OFT": (_judged("conv"), _op),
+    "element-wise ops, layouts": (_is("eltwise"), _op),
+    "element-wise ops, layouts, without OFT": (_judged("eltwise"), _op),
+    "other single ops": (_is("op"), _op),
+    "other single ops, without OFT": (_judged("op"), _op),
 }
 
 

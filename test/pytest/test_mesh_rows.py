@@ -94,7 +94,7 @@ def test_rows_that_no_number_is_about_are_counted_and_not_predicted(tmp_path: Pa
 def test_the_report_names_the_lines_and_the_fitted_numbers(tmp_path: Path):
     text = mesh_rows.report(written(tmp_path, ROWS), "p150")
     assert "| products, the row's own plan, cycles | fit | 4 of 4 |" in text
-    assert "phase_cycles = 11.3" in text and "reads_while_sending = True" in text
+    assert "phase_cycles = 11.2" in text and "reads_while_sending = True" in text
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_products_with_their_own_plan_are_as_near_as_the_page_says(target: Any, 
     lines = {line.name: line for line in mesh_rows.judged(mesh_rows.read(OURS), target)}
     own = lines["products, the row's own plan, cycles"]
     assert own.error <= most and own.far == 0 and len(own.ratios) == own.rows >= 20
-    assert lines["the same, without anomalies"].error <= 0.12
+    assert lines["the same, without anomalies"].error <= 0.065
     better = lines["our plan over the better published one, by the model"]
     assert max(better.ratios) <= 1 and better.mean <= 0.96
     page = (Path(__file__).parents[2] / "docs/machine-of-your-own.md").read_text()

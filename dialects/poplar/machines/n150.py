@@ -41,8 +41,8 @@ N150 = machine(
     # Of a format's bits, a phase multiplies 5 by 7; f32 is TF32. The vendor runs bf16 at 2 or 4 and bfp8 at 1 or 2. ISA SrcASrcB.md
     phases={"bf16": 4, "bfp8": 2, "bfp4": 1, "f32": 4, "i8": 4, "i32": 4},
     sub_block=8,  # half of the registers of sums. TT matrix_engine.md
-    phase_cycles=13.6,  # fitted
-    reader_cycles=52.2,  # fitted
+    phase_cycles=13.3,  # fitted
+    reader_cycles=56.4,  # fitted
     unpack_bytes=(48.5, 64.0),  # of the second operand fitted; of the first ISA L1.md
     pack_bytes=64.0,  # four packers of 16. ISA L1.md
     judged="published matrix products, DRAM and network rows",

@@ -14,6 +14,7 @@ import numpy as np
 from populus.dialects.poplar.machine import Mesh
 from populus.runtime.cycles.counts import Count, ceil_div
 from populus.runtime.cycles.mesh.contraction import sub_block_cycles
+from populus.runtime.cycles.mesh.steps import PACKET
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ def product_cycles(mesh: Mesh, plan: Streamed, block_bytes: float, phases: int, 
     """Estimates a product by a plan.
 
     A step takes the most of computing and moving; the first one moves before anything is computed. A sender reads its block, waits for
-    all of it, then sends it on. Each output block starts anew, after the part of the store before it that no computing hides.
+    all of it, then sends it on. `dram_cycles` has the time of its packet in it, so that is taken off. Multicasts are linked, one path
+    for all steps: each waits for a signal that its buffers are free. Each output block starts anew, after the part of the store before
+    it that no computing hides.
     """
     subs = ceil_div(plan.rows, plan.sub_rows) * ceil_div(plan.columns, plan.sub_columns)
     compute = subs * plan.inner * sub_block_cycles(mesh, plan.sub_rows, plan.sub_columns, block_bytes, phases)
@@ -70,16 +73,17 @@ def product_cycles(mesh: Mesh, plan: Streamed, block_bytes: float, phases: int, 
     senders = np.where(places.first, tiles[0] * plan.rows_of_grid, 0) + np.where(places.second, tiles[1] * plan.columns_of_grid, 0)
     share = senders * block_bytes / mesh.dram_stream_bytes if mesh.dram_size else 0.0
     moves: list[Any] = []
-    for blocks, dram, rate, others, late in (
-        (tiles[0], places.first, mesh.row_bytes, plan.columns_of_grid, mesh.multicast_cycles),
-        (tiles[1], places.second, mesh.column_bytes, plan.rows_of_grid, mesh.signal_cycles),
+    first = max(0.0, mesh.dram_cycles - PACKET / mesh.dram_tile_bytes) if mesh.dram_size else 0.0
+    for blocks, dram, rate, others in (
+        (tiles[0], places.first, mesh.row_bytes, plan.columns_of_grid),
+        (tiles[1], places.second, mesh.column_bytes, plan.rows_of_grid),
     ):
         sent = np.where(np.greater(others, 1), blocks * block_bytes / rate, 0.0)
         if dram:
             request = max(mesh.issue_cycles, mesh.reader_cycles)
             read = np.maximum(np.maximum(blocks * request, blocks * block_bytes / mesh.dram_tile_bytes), share)
-            sent = mesh.dram_cycles + (np.maximum(read, sent) if mesh.reads_while_sending else read + sent)
-        moves.append(late + sent)
+            sent = first + (np.maximum(read, sent) if mesh.reads_while_sending else read + sent)
+        moves.append(mesh.signal_cycles + sent)
     move = np.maximum(*moves)
     stored = plan.rows * plan.columns * block_bytes * plan.columns_of_grid * plan.rows_of_grid
     store = stored / mesh.dram_write_bytes if places.result else np.zeros_like(stored)
