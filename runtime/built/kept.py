@@ -182,20 +182,16 @@ def load_kept(data: str, code: Flat, threads: int, identity: str) -> KeptProgram
 
 def _sums(content: mmap.mmap, kernel: int) -> bytes:
     """Computes the sums of a file, as `form.checksum` does, at the speed of memory."""
-    call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(kernel)
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(kernel)
     head = np.frombuffer(content, np.uint64, HEAD // 8).copy()
     head[SUMS : SUMS + 2] = 0
     found, size = np.zeros(16, np.uint64), len(content)
 
-    def add(address: int, bytes: int) -> None:
-        arguments = np.array([address, bytes // 64, found.ctypes.data], np.int64)
-        call(arguments.ctypes.data, 0, 1)
-
-    add(head.ctypes.data, HEAD)
+    call(head.ctypes.data, HEAD // 64, found.ctypes.data)
     begin = np.frombuffer(content, np.uint8).ctypes.data
     for at in range(0, size, _HUGE):
         first, end = max(at, HEAD), min(at + _HUGE, size)
-        add(begin + first, end - first)
+        call(begin + first, (end - first) // 64, found.ctypes.data)
         if size > _LARGE:
             content.madvise(mmap.MADV_DONTNEED, at, end - at)
     return b"".join(folded(columns).to_bytes(8, "little") for columns in (found[:8].tolist(), found[8:].tolist()))

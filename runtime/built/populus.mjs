@@ -123,6 +123,7 @@ class Program {
     this.#reserve(end + 128);
     const head = new BigUint64Array(this.#memory.buffer, at, HEADER / 8), sums = head.slice(SUMS, SUMS + 2);
     head.fill(0n, SUMS, SUMS + 2);
+    new Uint8Array(this.#memory.buffer).fill(0, end, end + 128);
     this.#exports.sums(at, BigInt(h.size / 64), end);
     const found = new BigUint64Array(this.#memory.buffer, end, 16).slice();
     if (folded(found.subarray(0, 8)) !== sums[0] || folded(found.subarray(8)) !== sums[1]) throw new Error("the weights are changed; build them again");

@@ -1,7 +1,7 @@
 /* The runtime of programs that `populus build` made: maps their data, adds addresses to their words, and walks their steps.
  *
- * Steps and jobs are those of the native engine (engine/native/run/step_loop.py); the file's layout is that of form.py.
- * It is compiled with the kernels of one model, whose list and identity are in a generated file. */
+ * The walk over the steps is the native engine's own machine code (engine/native/run/step_loop.py): it returns at steps that move
+ * arrays of the caller, and at the end. The file's layout is that of form.py. A generated file lists the kernels of one model. */
 #define _GNU_SOURCE
 #include "populus.h"
 #include <dlfcn.h>
@@ -27,15 +27,12 @@
 #define SHARED 6000 /* these three as in engine/native/run/image.py */
 #define PART 4000
 #define PARTS 4
-#define SPINS 3000
-#define CHUNK 64
 #define WINDOW (2 << 20) /* bytes that are looked up in the system's cache of files at once */
 #define FEW 512 /* such windows: of larger data a run may read few, such as rows of a table, and maps what it reads */
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14; an older one refuses it */
 #endif
 
-typedef int64_t (*kernel)(int64_t *, int64_t, int64_t);
 typedef struct { int64_t name, shape, type, rank, bytes, place, kept; } record; /* offsets in the file; `kept`: the type in memory */
 typedef struct {
   uint64_t magic, version, id[2];
@@ -46,6 +43,9 @@ typedef struct {
 
 #pragma GCC visibility push(hidden)
 extern void (*const populus_kernels[])(void);
+extern int64_t (*const populus_walk)(int64_t *steps, int64_t *state, int64_t first, int64_t budget);
+extern void (*const populus_worker)(int64_t *state, int64_t ticket);
+extern void (*const populus_sums)(const void *data, int64_t rows, uint64_t *sums);
 extern const uint64_t populus_identity[2];
 extern const char populus_file[]; /* its name when it was built */
 extern const unsigned char populus_data[] __attribute__((weak)); /* there if the data are inside the library */
@@ -69,14 +69,11 @@ struct populus_session {
   pthread_cond_t wake;
   int64_t ticket;
   char text[TEXT];
-  _Alignas(128) _Atomic int64_t next; /* (number of the job << 16) + next chunk */
-  _Atomic(int64_t *) row;
-  _Alignas(128) _Atomic int64_t done;
-  _Atomic int64_t failed;
-  _Alignas(128) _Atomic int64_t open; /* ticket of the run that threads may join; 0: none */
+  _Alignas(128) _Atomic int64_t state[64]; /* of the walk that threads share */
 };
 
-enum { LAUNCH, STOP, JUMP, SET, LOOP, UNLESS, CASE, CALL, RETURN, IN = 16, OUT = 17 };
+enum { TICKET = 32, YIELD = 48 }; /* words of the state; these and the kinds of steps as in steps.py */
+enum { LAUNCH, IN = 16, OUT = 17 };
 
 static __thread char opening[TEXT];
 
@@ -88,36 +85,7 @@ static populus_status fail(char *to, populus_status code, const char *form, ...)
   return code;
 }
 
-static void rest(int64_t turn) {
-  if (turn > SPINS) {
-    sched_yield();
-    return;
-  }
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__riscv)
-  __asm__ volatile(".insn i 0x0f, 0, x0, x0, 0x010"); /* pause, which assemblers know later than the extension that has it */
-#else
-  __asm__ volatile("yield");
-#endif
-}
-
 /* -- models -------------------------------------------------------------------------------------------------------- */
-
-/* The sums of a file, as in form.py: of its words in 8 columns, and of those sums after each row. As fast as memory is read. */
-typedef struct { uint64_t words[8], rows[8]; } sums;
-
-static void add(sums *to, const unsigned char *data, size_t rows) {
-  sums s = *to;
-  uint64_t word;
-  for (size_t i = 0; i < rows; i++)
-    for (int j = 0; j < 8; j++) {
-      memcpy(&word, data + 64 * i + 8 * j, 8);
-      s.words[j] += word;
-      s.rows[j] += s.words[j];
-    }
-  *to = s;
-}
 
 static uint64_t folded(const uint64_t *columns) {
   uint64_t found = 0;
@@ -176,14 +144,14 @@ static int whole(const populus_model *m) {
   memcpy(front, m->data, HEAD);
   memset(front->sums, 0, sizeof front->sums);
   size_t size = (size_t)m->h->size;
-  sums found = {0};
-  add(&found, (const unsigned char *)front, HEAD / 64);
+  uint64_t sums[16] = {0}; /* of its words in 8 columns, and of those sums after each row */
+  populus_sums(front, HEAD / 64, sums);
   for (size_t at = 0; at < size; at += WINDOW) {
     size_t begin = at ? at : HEAD, end = at + WINDOW < size ? at + WINDOW : size;
-    add(&found, m->data + begin, (end - begin) / 64);
+    populus_sums(m->data + begin, (int64_t)(end - begin) / 64, sums);
     if (m->mapped && size / WINDOW > FEW) madvise((void *)(m->data + at), end - at, MADV_DONTNEED);
   }
-  return folded(found.words) == m->h->sums[0] && folded(found.rows) == m->h->sums[1];
+  return folded(sums) == m->h->sums[0] && folded(sums + 8) == m->h->sums[1];
 }
 
 static populus_status check(const populus_model *m, const char *path) {
@@ -195,10 +163,10 @@ static populus_status check(const populus_model *m, const char *path) {
   if (m->mapped && h->size != (int64_t)m->mapped)
     return fail(opening, POPULUS_FORMAT, "%s: has %lld bytes instead of %lld; it was cut or changed", path, (long long)m->mapped, (long long)h->size);
   if (h->at_data < HEAD || h->at_data > h->size || h->size % 64) return fail(opening, POPULUS_FORMAT, "%s: is damaged", path);
+  const char *name = lacking(h->features); /* before any code that was made for that CPU runs */
+  if (name) return fail(opening, POPULUS_CPU, "%s: was built for a CPU with %s, which this one lacks", path, name);
   ready(m);
-  if (!whole(m)) return fail(opening, POPULUS_FORMAT, "%s: is damaged", path);
-  const char *name = lacking(h->features);
-  return name ? fail(opening, POPULUS_CPU, "%s: was built for a CPU with %s, which this one lacks", path, name) : POPULUS_OK;
+  return whole(m) ? POPULUS_OK : fail(opening, POPULUS_FORMAT, "%s: is damaged", path);
 }
 
 API uint32_t populus_version(void) { return POPULUS_VERSION; }
@@ -293,6 +261,7 @@ API populus_status populus_open(const populus_model *m, int threads, populus_ses
   memset(s, 0, sizeof *s);
   pthread_mutex_init(&s->lock, 0);
   pthread_cond_init(&s->wake, 0);
+  atomic_store(&s->state[YIELD], (int64_t)sched_yield);
   s->model = m;
   s->threads = threads ? threads : cpus();
   void *words, *memory = mmap(0, (size_t)m->h->memory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -329,24 +298,7 @@ API void populus_close(populus_session *s) {
 
 API const char *populus_error(const populus_session *s) { return s ? s->text : opening; }
 
-/* -- threads: the walker publishes a job, and takes its first chunks; workers take the last ones -------------------- */
-
-static int64_t bound(int64_t units, int64_t part, int64_t n) {
-  int64_t even = units * part / n;
-  if (units >= 64 * CHUNK) even &= -CHUNK;
-  return part == n ? units : even;
-}
-
-static int take(populus_session *s, int late) { /* 0: ran the first chunk left, or late the last; 1: none, 2: another was faster */
-  int64_t next = atomic_load_explicit(&s->next, memory_order_acquire), front = next & 1023, back = next >> 10 & 1023, chunk;
-  int64_t *r = atomic_load_explicit(&s->row, memory_order_relaxed);
-  if (front + back == 2046 || !r || front + back >= r[5]) return 1;
-  if (!atomic_compare_exchange_strong(&s->next, &next, next + (late ? 1024 : 1))) return 2;
-  chunk = late ? r[5] - 1 - back : front;
-  if (((kernel)r[1])((int64_t *)r[2], bound(r[3], chunk, r[5]), bound(r[3], chunk + 1, r[5]))) atomic_store(&s->failed, 1);
-  atomic_fetch_add(&s->done, 1);
-  return 0;
-}
+/* -- threads ------------------------------------------------------------------------------------------------------- */
 
 static void *worker(void *given) {
   populus_session *s = given;
@@ -357,23 +309,8 @@ static void *worker(void *given) {
     seen = s->ticket;
     pthread_mutex_unlock(&s->lock);
     if (seen < 0) return 0;
-    for (int64_t turn = 0; atomic_load(&s->open) == seen;) {
-      if (take(s, 1) == 1) rest(turn++);
-      else turn = 0;
-    }
+    populus_worker((int64_t *)s->state, seen);
   }
-}
-
-static int64_t shared(populus_session *s, int64_t *row) {
-  int64_t number = (atomic_load(&s->next) & -1048576) + 1048576;
-  atomic_store(&s->next, number | 1048575); /* closed while the job changes */
-  atomic_store(&s->row, row);
-  atomic_store(&s->done, 0);
-  atomic_store(&s->failed, 0);
-  atomic_store(&s->next, number);
-  while (take(s, 0) != 1) {}
-  for (int64_t turn = 0; atomic_load(&s->done) < row[5];) rest(turn++);
-  return atomic_load(&s->failed);
 }
 
 static int woken(populus_session *s) { /* starts threads at the first run; tells whether there are any for this one */
@@ -384,7 +321,7 @@ static int woken(populus_session *s) { /* starts threads at the first run; tells
   if (!s->started || s->process != getpid()) return 0;
   pthread_mutex_lock(&s->lock);
   s->ticket++;
-  atomic_store(&s->open, s->ticket);
+  atomic_store(&s->state[TICKET], s->ticket);
   pthread_cond_broadcast(&s->wake);
   pthread_mutex_unlock(&s->lock);
   return 1;
@@ -437,35 +374,16 @@ static populus_status refused(populus_session *s, int64_t step) { /* the file ha
 }
 
 static populus_status walk(populus_session *s, const populus_array *in, const populus_array *out, int threads) {
-  int64_t step = 0;
-  for (;;) {
-    int64_t *r = s->words + 8 * step, *at = (int64_t *)r[1];
-    step++;
-    switch (r[0]) {
-      case LAUNCH:
-        if (!(r[5] <= 1 || !threads ? ((kernel)r[1])((int64_t *)r[2], 0, r[3]) : shared(s, r))) continue;
-        return refused(s, step - 1);
-      case JUMP: step = r[1]; continue;
-      case SET: *at = r[2]; continue;
-      case LOOP:
-        if (--*at > 0) step = r[2];
-        continue;
-      case UNLESS:
-        if (!*(const char *)at) step = r[2];
-        continue;
-      case CASE:
-        if (*(const int32_t *)at == (int32_t)r[2]) step = r[3];
-        continue;
-      case CALL: *at = step; step = r[2]; continue;
-      case RETURN: step = *at; continue;
-      case IN:
-        if (move((void *)r[2], r[5], in[r[1]].data, r[4], r[3]))
-          return fail(s->text, POPULUS_VALUE, "input '%s' has a value that the program cannot hold; it was built for narrower types",
-                      populus_describe(s->model, POPULUS_INPUT, (size_t)r[1])->name);
-        continue;
-      case OUT: move(out[r[1]].data, r[5], (void *)r[2], r[4], r[3]); continue;
-      default: return POPULUS_OK;
-    }
+  for (int64_t step = 0;; step++) {
+    int64_t came = populus_walk(s->words, threads ? (int64_t *)s->state : 0, step, INT64_MAX), *r;
+    step = came >> 2;
+    r = s->words + 8 * step;
+    if (came & 3) return refused(s, step);
+    if (r[0] == IN && move((void *)r[2], r[5], in[r[1]].data, r[4], r[3]))
+      return fail(s->text, POPULUS_VALUE, "input '%s' has a value that the program cannot hold; it was built for narrower types",
+                  populus_describe(s->model, POPULUS_INPUT, (size_t)r[1])->name);
+    if (r[0] == OUT) move(out[r[1]].data, r[5], (void *)r[2], r[4], r[3]);
+    else if (r[0] != IN) return POPULUS_OK;
   }
 }
 
@@ -495,7 +413,7 @@ API populus_status populus_run(populus_session *s, const populus_array *in, size
   for (size_t i = 0; !why && i < outputs; i++) why = fits(s, out + i, POPULUS_OUTPUT, i);
   if (why) return why;
   why = walk(s, in, out, woken(s));
-  atomic_store(&s->open, 0);
+  atomic_store(&s->state[TICKET], 0);
   return why;
 }
 

@@ -20,11 +20,19 @@ from populus.runtime.engine.native.codegen import object_cache
 from populus.runtime.engine.native.codegen.cpu import machine
 from populus.runtime.engine.native.codegen.jit import file_object
 from populus.runtime.engine.native.frozen.freeze import Frozen, write_weights
+from populus.runtime.engine.native.frozen.own_kernels import SUMS
+from populus.runtime.engine.native.run.step_loop import WALK, WORKER
 
 SOURCES = Path(built.__file__).parent
 API = ("version", "load", "unload", "count", "describe", "open", "close", "run", "get_state", "set_state", "error")
 RUNTIME = ("runtime.c", "cpu.h", "populus.h")
 COMPILED = ("-fPIC", "-O2", "-std=gnu11", "-fvisibility=hidden", "-g0", "-pthread")
+CALLED = """extern int64_t {0}(int64_t *, int64_t *, int64_t, int64_t);
+extern void {1}(int64_t *, int64_t), {2}(const void *, int64_t, uint64_t *);
+int64_t (*const populus_walk)(int64_t *, int64_t *, int64_t, int64_t) = {0};
+void (*const populus_worker)(int64_t *, int64_t) = {1};
+void (*const populus_sums)(const void *, int64_t, uint64_t *) = {2};
+"""  # the kernels that the runtime calls by name
 FLAGS = (
     *("-shared", *COMPILED, "-s", "-Wl,--build-id=none"),
     *("-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,--version-script=exports"),
@@ -57,11 +65,12 @@ def compiler(architecture: str, named: str | None = None) -> list[str]:
 
 def write_parts(frozen: Frozen, folder: Path, name: str, identity: bytes, embed: bool) -> tuple[list[str], list[str]]:
     """Writes the parts of a library: an object of each kernel, and C. Gives the names of all, and those that a compiler is called with."""
-    objects = [f"k{i}.o" for i in range(len(frozen.kernels))]
-    for kernel, file in zip(frozen.kernels, objects):
+    kernels = [*frozen.kernels, WALK, WORKER, SUMS]
+    objects = [f"k{i}.o" for i in range(len(kernels))]
+    for kernel, file in zip(kernels, objects):
         (folder / file).write_bytes(file_object(kernel, frozen.plan))
     names = [kernel.name for kernel in frozen.kernels]
-    declared = "".join(f"extern void {n}(void);\n" for n in names)
+    declared = "".join(f"extern void {n}(void);\n" for n in names) + CALLED.format(WALK.name, WORKER.name, SUMS.name)
     low, high = np.frombuffer(identity, np.uint64).tolist()
     own = [*objects, "table.c", "exports", "runtime.c", "cpu.h", "populus.h"]
     (folder / "table.c").write_text(

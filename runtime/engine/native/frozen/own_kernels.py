@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel
+from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.run.step_loop import WALK, WORKER
 
 
@@ -29,39 +30,20 @@ define i64 @{name}(ptr %args, i64 %first, i64 %end) {{
 
 
 def _sums(name: str, machine: Machine) -> str:
-    """Emits the sums of `form.checksum`: rows of 8 words are added to 8 sums, and these to 8 others, which the third argument has."""
-    return f"""define i64 @{name}(ptr %args, i64 %first, i64 %end) {{
-entry:
-  %data = load ptr, ptr %args
-  %p1 = getelementptr i64, ptr %args, i64 1
-  %rows = load i64, ptr %p1
-  %p2 = getelementptr i64, ptr %args, i64 2
-  %out = load ptr, ptr %p2
-  %out2 = getelementptr i64, ptr %out, i64 8
-  %words0 = load <8 x i64>, ptr %out, align 8
-  %sums0 = load <8 x i64>, ptr %out2, align 8
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  %words = phi <8 x i64> [ %words0, %entry ], [ %words1, %body ]
-  %sums = phi <8 x i64> [ %sums0, %entry ], [ %sums1, %body ]
-  %more = icmp ult i64 %i, %rows
-  br i1 %more, label %body, label %done
-body:
-  %at = mul i64 %i, 8
-  %p = getelementptr i64, ptr %data, i64 %at
-  %row = load <8 x i64>, ptr %p, align 8
-  %words1 = add <8 x i64> %words, %row
-  %sums1 = add <8 x i64> %sums, %words1
-  %next = add i64 %i, 1
-  br label %head
-done:
-  store <8 x i64> %words, ptr %out, align 8
-  store <8 x i64> %sums, ptr %out2, align 8
-  ret i64 0
-}}
-"""
+    """Emits `void sums(data, rows, into)`: a row of a file is added to 8 sums, and these to 8 others, as `form.checksum` does."""
+    f, row = Function(name, "ptr %data, i64 %rows, ptr %into", "void"), "<8 x i64>"
 
+    def added(i: str, words: str, sums: str) -> list[str]:
+        words = f.let(f"add {row} {words}, {f.load(row, f.beyond('%data', f.mul(i, 64)), 8)}")
+        return [words, f.let(f"add {row} {sums}, {words}")]
+
+    places = "%into", f.beyond("%into", 64)
+    for total, place in zip(f.loop(0, "%rows", added, [(row, f.load(row, place, 8)) for place in places]), places):
+        f.store(row, total, place, 8)
+    return f.done("void")
+
+
+SUMS = Kernel("sums of a file", _sums, vectors=True)
 
 # By the names under which `built/kept.py` asks for them.
 OWN = {
@@ -69,5 +51,5 @@ OWN = {
     "worker": WORKER,
     "in": _move(into=True),
     "out": _move(into=False),
-    "sums": Kernel("sums of a file", _sums, vectors=True),
+    "sums": SUMS,
 }

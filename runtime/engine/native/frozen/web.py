@@ -12,26 +12,13 @@ from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, file_object
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.frozen.freeze import Frozen, write_weights
+from populus.runtime.engine.native.frozen.own_kernels import SUMS
 from populus.runtime.engine.native.frozen.wasm_link import STACK, linked
 from populus.runtime.engine.native.run.step_loop import WALK
 
 TEMPLATES = Path(built.__file__).parent
 PAGE, TYPES, LOADER = "index.html", "populus.d.mts", "populus.mjs"
 MOST = 1 << 32  # bytes that a module addresses
-
-
-def _sums(name: str, machine: Machine) -> str:
-    """Emits `void sums(data, rows, into)`: the 8 sums of a file's words, then those of these sums after each row, as in form.py."""
-    f, vector = Function(name, "ptr %data, i64 %rows, ptr %into", "void"), "<2 x i64>"
-
-    def row(i: str, *sums: str) -> list[str]:
-        place = f.beyond("%data", f.mul(i, 64))
-        words = [f.let(f"add {vector} {sums[j]}, {f.load(vector, f.beyond(place, 16 * j), 8)}") for j in range(4)]
-        return words + [f.let(f"add {vector} {sums[4 + j]}, {words[j]}") for j in range(4)]
-
-    for j, total in enumerate(f.loop(0, "%rows", row, [(vector, "zeroinitializer")] * 8)):
-        f.store(vector, total, f.beyond("%into", 16 * j), 8)
-    return f.done("void")
 
 
 def _fused(name: str, machine: Machine) -> str:
@@ -46,7 +33,7 @@ IMPORT = 'import { load } from "./populus.mjs"; // the loader'
 FILES = "const FILES = undefined; // of the program, in a page that holds them"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; img-src blob:"
 
-OWN = {"walk": WALK, "sums": Kernel("sums of a file", _sums), "fused": Kernel("fused", _fused)}
+OWN = {"walk": WALK, "sums": SUMS, "fused": Kernel("fused", _fused)}
 
 
 def module(frozen: Frozen, machine: Machine, identity: bytes) -> bytes:

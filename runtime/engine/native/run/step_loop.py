@@ -1,5 +1,7 @@
 """Compiled loop that walks a program, a table of steps with jumps, and the worker threads that share its launches.
 
+This is the only scheduler: a process, a library in C and a module of WebAssembly run this code.
+
 The words of a step are in `built/steps.py`.
 
 One thread walks. For a shared launch it publishes a job: the kernel, its arguments, and its units in some chunks.
@@ -23,14 +25,17 @@ SPINS = 3000  # pauses before the first yield, about 50 us
 CHUNK = 64  # large shares begin at multiples of this many units, so that threads seldom write to the same cache line
 
 
-def _pause(machine: Machine) -> tuple[str, str]:
-    """Returns the call and the declaration of the CPU's pause instruction, for waiting threads."""
+def _pause(machine: Machine) -> tuple[str, str, str]:
+    """Returns the call and the declaration of the CPU's pause instruction, for waiting threads, and the features of code with it."""
     architecture = machine.triple.split("-")[0]
     if architecture in ("x86_64", "i386", "i686", "AMD64"):
-        return "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"
+        return "call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()", ""
     if architecture in ("aarch64", "arm64"):
-        return "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"
-    return "fence seq_cst", ""
+        return "call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)", ""
+    if architecture == "riscv64":  # a hint, which CPUs without the feature pass over: the object does not ask for it
+        features = f'noinline "target-features"="{machine.features},+zihintpause" '
+        return "call void @llvm.riscv.pause()", "declare void @llvm.riscv.pause()", features
+    return "fence seq_cst", "", ""
 
 
 # long: each function below is one piece of LLVM text, which reads best whole
@@ -38,9 +43,9 @@ def _pause(machine: Machine) -> tuple[str, str]:
 
 def _common(name: str, machine: Machine) -> str:
     """Emits the functions that the walker and the workers share: `rest`, `bound` and `take`."""
-    call, declaration = _pause(machine)
+    call, declaration, features = _pause(machine)
     return f"""{declaration}
-define internal void @{name}_rest(ptr %state, i64 %turn) {{
+define internal void @{name}_rest(ptr %state, i64 %turn) {features}{{
   %early = icmp ult i64 %turn, {SPINS}
   br i1 %early, label %pause, label %late
 late:
