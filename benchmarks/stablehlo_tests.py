@@ -16,8 +16,9 @@ import signal
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -38,6 +39,7 @@ GIVEN = {"inputs", "samples"}  # functions that give what a program computes on
 CLOSE, ALMOST = 3, 1e-3  # units in the last place of `expect_close`; the absolute or relative error of `expect_almost_eq`
 
 
+Run: TypeAlias = Callable[[str, str], tuple[str, str]]  # of a program's name and text: right, rounded, wrong or refused, and why
 SIZED = re.compile(r"stablehlo\.(real_)?dynamic_(?!slice|update)|stablehlo\.set_dimension")  # ops whose operands are sizes
 EXPECTED = re.compile(
     r'(?:check\.expect_(\w+)_const (%[\w#]+), (dense<.*?>|#\S+) : (tensor<[^\n]*?>)(?:, tolerance = [^\n]*)?$)'
@@ -196,11 +198,11 @@ def run(name: str, content: str, engine: str) -> tuple[str, str]:
     return "right", ""
 
 
-def outcome(name: str, content: str, engine: str) -> tuple[str, str]:
+def outcome(name: str, content: str, run: Run) -> tuple[str, str]:
     """Runs a program within the limit of time."""
     signal.alarm(LIMIT)
     try:
-        return run(name, content, engine)
+        return run(name, content)
     except Overrun:
         return "broken", f"longer than {LIMIT} s"
     except populus.ProgramError as error:
@@ -209,6 +211,30 @@ def outcome(name: str, content: str, engine: str) -> tuple[str, str]:
         return "broken", f"{type(error).__name__}: {error}"
     finally:
         signal.alarm(0)
+
+
+def report(cases: Iterable[tuple[str, str]], run: Run, log: Path | None) -> None:
+    """Runs programs, name and text, and prints what came of them, by reason. Exits with 1 if one is wrong."""
+
+    def stop(*_: object) -> None:
+        raise Overrun
+
+    signal.signal(signal.SIGALRM, stop)
+    total, reasons = Counter[str](), defaultdict[str, list[str]](list)
+    begun = time.perf_counter()
+    for name, text in cases:
+        kind, why = outcome(name, text, run)
+        total[kind] += 1
+        if kind != "right":
+            reasons[f"{kind}: {re.sub(r'[0-9]+', 'N', why)[-160:]}"].append(name)
+        if log is not None:
+            with log.open("a") as stream:
+                stream.write(json.dumps([name, kind, why]) + "\n")
+    counts = ", ".join(f"{n} {k}" for k, n in total.most_common())
+    print(f"{total.total()} programs in {time.perf_counter() - begun:.0f} s: {counts}")
+    for reason, names in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        print(f"{len(names):5} {reason}   ({names[0]})")
+    sys.exit(bool(total["wrong"]))
 
 
 def main() -> None:
@@ -222,26 +248,8 @@ def main() -> None:
     given = parser.parse_args()
     first, every = map(int, given.part.split("/"))
     files = sorted(f for f in (given.checkout / given.folder).glob("*.mlir") if re.search(given.match, f.name))[first::every]
-
-    def stop(*_: object) -> None:
-        raise Overrun
-
-    signal.signal(signal.SIGALRM, stop)
-    total, reasons = Counter[str](), defaultdict[str, list[str]](list)
-    begun = time.perf_counter()
     cases = {name: text for file in files for name, text in programs(file).items()}
-    for name, text in cases.items():
-        kind, why = outcome(name, text, given.engine)
-        total[kind] += 1
-        if kind != "right":
-            reasons[f"{kind}: {re.sub(r'[0-9]+', 'N', why)[-160:]}"].append(name)
-        if given.log is not None:
-            with given.log.open("a") as log:
-                log.write(json.dumps([name, kind, why]) + "\n")
-    print(f"{len(cases)} programs in {time.perf_counter() - begun:.0f} s:", ", ".join(f"{n} {k}" for k, n in total.most_common()))
-    for reason, names in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        print(f"{len(names):5} {reason}   ({names[0]})")
-    sys.exit(bool(total["wrong"]))
+    report(cases.items(), lambda name, text: run(name, text, given.engine), given.log)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from xdsl.utils.exceptions import ParseError, UnregisteredConstructException
 from populus.dialects.data import TABLE, Handle, blobs_of, load_blobs, save_blobs
 from populus.dialects.support.diagnostics import PopulusError, verify
 from populus.dialects.support.output_files import replacing_all
-from populus.lowering.stablehlo.importer import needs_jaxlib, read_text
+from populus.lowering.stablehlo.importer import is_stablehlo, needs_jaxlib, read_text
 from populus.lowering.stablehlo.jaxlib_reader import generic_text
+from populus.lowering.stablehlo.refinement import NOTHING, Given
 
 
 @contextmanager
@@ -90,14 +91,19 @@ def weights_beside(path: str | os.PathLike[str]) -> list[Handle]:
     return []
 
 
-def read_module(ctx: Context, path: str | os.PathLike[str], weights: str | os.PathLike[str] | None = None) -> ModuleOp:
+def read_module(
+    ctx: Context, path: str | os.PathLike[str], weights: str | os.PathLike[str] | None = None, given: Given = NOTHING
+) -> ModuleOp:
     """Reads the module in a `.mlir` file, with its stored constants from `weights` or from the file next to it.
 
+    `given`: sizes and values of inputs of StableHLO.
     Raises PopulusError if a file is not readable, the text is malformed, or the module fails verification.
     """
     name = os.fspath(path)
     content = read_bytes(path)
-    text = generic_text(content, name) if needs_jaxlib(content) else decode(content, name)
+    if given and not is_stablehlo(content):
+        raise PopulusError(f"{name}: sizes and values are given, which are for ONNX and StableHLO; other modules have their sizes")
+    text = generic_text(content, name, given) if given or needs_jaxlib(content) else decode(content, name)
     blobs = load_blobs(weights) if weights is not None else weights_beside(path)
     module = parse_text(ctx, text, name)
     assert all(TABLE.key(handle) for handle in blobs)  # keeps the contents alive until here

@@ -25,6 +25,11 @@ def needs_jaxlib(content: bytes) -> bool:
     return content.startswith(BYTECODE) or bool(_PRETTY.search(content))
 
 
+def is_stablehlo(content: bytes) -> bool:
+    """Tells whether the content of a file is bytecode, or has an op of StableHLO in any form."""
+    return content.startswith(BYTECODE) or re.search(rb"\b(?:stablehlo|chlo|vhlo)\.\w", content) is not None
+
+
 def read_text(ctx: Context, text: str, name: str) -> ModuleOp:
     """Parses a module of any level; places that `prepare` noted become locations. Raises ParseError as the parser does."""
     module = LocatingParser(ctx, readable(text), name).parse_module()

@@ -11,6 +11,7 @@ from typing import Any
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.stablehlo.quantized_types import readable
+from populus.lowering.stablehlo.refinement import NOTHING, Given, main_of, refined
 
 BYTECODE = b"ML\xefR"
 PLACE = "populus.place"
@@ -24,15 +25,16 @@ def _mlir(name: str) -> Any:
     return import_module(f"jaxlib.mlir.{name}")
 
 
-def generic_text(content: bytes, name: str) -> str:
+def generic_text(content: bytes, name: str, given: Given = NOTHING) -> str:
     """Reads any form by jaxlib and prints the generic one, in which each op has its place.
 
-    Raises PopulusError if jaxlib is not installed, or cannot read the content.
+    `given`: sizes of open dimensions, and values of inputs. Raises PopulusError if jaxlib is not installed, or cannot read the
+    content, and for what is given and does not fit.
     """
     try:
         ir, stablehlo = _mlir("ir"), _mlir("dialects.stablehlo")
     except ImportError:
-        kind = "bytecode" if content.startswith(BYTECODE) else "StableHLO in its pretty form"
+        kind = "bytecode" if content.startswith(BYTECODE) else "sizes are given" if given else "StableHLO in its pretty form"
         raise PopulusError(f"{name}: {kind}; {INSTALL}") from None
     context = new_context()
     try:
@@ -40,7 +42,11 @@ def generic_text(content: bytes, name: str) -> str:
             module = _portable(context, stablehlo, content, name) or ir.Module.parse(content, context)
         else:
             module = ir.Module.parse(readable(content.decode()), context)
+        if (main := main_of(module)) is not None and (given or any("?" in str(a.type) for a in main.regions[0].blocks[0].arguments)):
+            module = refined(ir, module, _input_names(main), given)
         prepare(module, context)
+    except PopulusError as error:
+        raise PopulusError(f"{name}: {error}") from None
     except (ir.MLIRError, ValueError) as error:
         raise PopulusError(_message(str(error), name)) from None
     return printed(module)
@@ -120,11 +126,19 @@ def _mark(operation: Any, ir: Any, context: Any) -> Any:
     return ir.WalkResult.ADVANCE
 
 
-def _name_inputs(main: Any, ir: Any, context: Any) -> None:
-    """Names the inputs of @main as the producer does: by the names in the places of its arguments, if they differ."""
+def _input_names(main: Any) -> list[str]:
+    """Names the inputs of @main as the producer does: by the names in the places of its arguments, if they differ; else by numbers."""
     arguments = list(main.regions[0].blocks[0].arguments) if len(main.regions[0].blocks) else []
-    names = [_place(a.location) for a in arguments]
-    if names and None not in names and len(set(names)) == len(names) and not any(str(n).startswith(":") for n in names):
+    if "input_names" in main.attributes:
+        return [_mlir("ir").StringAttr(n).value for n in main.attributes["input_names"]]
+    places = [_place(a.location) for a in arguments]
+    names = [p for p in places if p is not None and not p.startswith(":")]
+    return names if len(set(names)) == len(arguments) else [f"arg{i}" for i in range(len(arguments))]
+
+
+def _name_inputs(main: Any, ir: Any, context: Any) -> None:
+    """Notes the names of the inputs of @main."""
+    if names := _input_names(main):
         main.attributes["input_names"] = ir.ArrayAttr.get([ir.StringAttr.get(n, context) for n in names], context)
 
 

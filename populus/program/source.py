@@ -18,6 +18,7 @@ from populus.dialects.table import context
 from populus.lowering.driver import extensions
 from populus.lowering.driver.files import in_file, read_module
 from populus.lowering.driver.phases import LEVELS
+from populus.lowering.stablehlo.refinement import Given
 
 if TYPE_CHECKING:
     import onnx
@@ -65,8 +66,12 @@ class Source:
         """Gives the same model, read once, with inputs that are constants. Raises PopulusError for values that they cannot have."""
         if not values:
             return self
+        if self.opened is None and isinstance(self.model, ModuleOp):
+            raise PopulusError("values are for inputs of files, and this is a module")
         if self.opened is None:
-            raise PopulusError("values are for inputs of ONNX models, and this is a module")
+            import numpy as np
+
+            return replace(self, values={name: np.asarray(value) for name, value in values.items()})
         from populus.lowering.onnx.importer.given_values import given_values
 
         with in_file(self.opened.place):
@@ -99,15 +104,15 @@ class Source:
         if self.opened is not None:
             return self._imported(ctx, self.opened)
         if isinstance(self.model, ModuleOp):
-            self._refuse_dims("a module")
+            if self.dims:
+                raise PopulusError("a module has no symbolic dimensions; dims are for files")
             return from_stablehlo(ctx, self.model.clone())
         if isinstance(self.model, str | os.PathLike):
             path = Path(self.model)
             if not path.exists():
                 raise PopulusError(no_file(path))
             if path.suffix == ".mlir":
-                self._refuse_dims(str(path))
-                return from_stablehlo(ctx, read_module(ctx, path))
+                return from_stablehlo(ctx, read_module(ctx, path, given=Given(self.dims, self.values)))
             if path.suffix != ".onnx":
                 raise PopulusError(f"{path}: neither .onnx nor .mlir")
         return self._imported(ctx, self.model)
@@ -122,10 +127,6 @@ class Source:
 
             state_bounds(module, self.bounds)
         return module
-
-    def _refuse_dims(self, what: str) -> None:
-        if self.dims:
-            raise PopulusError(f"{what} has no symbolic dimensions; dims are for ONNX models")
 
 
 def from_stablehlo(ctx: Context, module: ModuleOp) -> ModuleOp:

@@ -115,6 +115,7 @@ INPUTS: dict[str, list[Array]] = {
     "reduce_arg_max": [draw(3, 5), scalar(-np.inf)],
     "select_and_scatter": [draw(4, 6), draw(4, 3), scalar(0.5)],
     "sort": [np.round(draw(6, 4)), np.arange(24, dtype=np.int32).reshape(6, 4)],
+    "sort_by_bits": [draw(6, 4)],
     "map": [draw(3, 5), draw(3, 5) + 1],
     "gather": [draw(4, 3, 5), np.array([[0, 0], [3, 3], [4, 1], [-2, 2], [9, 9], [1, -7]], np.int32)],
     "gather_batching": [draw(3, 5), np.array([[1], [4], [0]], np.int32)],

@@ -75,7 +75,7 @@ def test_a_shape_asks_for_the_value_that_decides_it():
 
 def test_modules_have_no_inputs_to_give_values_to():
     module = populus.compile(model(), tiles=2, values={"k": 3, "flag": True}).module("popart")
-    with pytest.raises(PopulusError, match="values are for inputs of ONNX models, and this is a module"):
+    with pytest.raises(PopulusError, match="values are for inputs of files, and this is a module"):
         populus.compile(module, values={"k": 3})
 
 

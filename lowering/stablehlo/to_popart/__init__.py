@@ -24,7 +24,7 @@ from populus.dialects.stablehlo.attributes import TokenType
 from populus.dialects.stablehlo.ops import HloOp
 from populus.dialects.stablehlo.shape_rules import is_static
 from populus.dialects.support.budget import check_time
-from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.diagnostics import PopulusError, option, where
 from populus.dialects.support.element_types import element_type_of, is_known, shape_of, tensor
 from populus.lowering.stablehlo.quantized_types import quantization_of
 from populus.lowering.stablehlo.to_popart import (
@@ -53,7 +53,17 @@ RULES: Rules = {
     **sorting.RULES,
     **tensors.RULES,
 }
-LIFTED = {*elementwise.RULES, "constant", "reshape", "broadcast_in_dim", "transpose", "tuple", "get_tuple_element", "composite"}
+LIFTED = {
+    *elementwise.RULES,
+    "bitcast_convert",
+    "constant",
+    "reshape",
+    "broadcast_in_dim",
+    "transpose",
+    "tuple",
+    "get_tuple_element",
+    "composite",
+}
 """The ops that a region on scalars may have, if it is computed on whole tensors."""
 
 
@@ -127,7 +137,8 @@ class Walk:
     def argument(self, type: Attribute, block: Block, builder: Builder, name: str, old: SSAValue) -> Value:
         """Makes an argument; a complex one is a pair of floats, [.., 2]. Raises PopulusError for what is no static tensor."""
         if not is_static(type):
-            raise PopulusError(f"input '{name}' is {type}; a tensor of static shape is expected. Write the program for known sizes")
+            how = option("--dim", "dims")
+            raise PopulusError(f"input '{name}' is {type}; a tensor of known sizes is expected. Those of a file are stated by {how}")
         element, sizes = stored(type), shape_of(type)
         if not is_known(element):
             raise PopulusError(f"input '{name}' is {type}; tiles cannot hold {element}")
@@ -186,6 +197,9 @@ class Walk:
             raise PopulusError("it stands in a region that combines elements; element-wise ops are expected there")
         for result in op.results:
             type: Attribute = result.type
+            if not is_static(type) and isinstance(type, TensorType):
+                how = option("--value INPUT=N", "values={'INPUT': N}")
+                raise PopulusError(f"its result is {type}, as a size is computed when the program runs; state an input of it by {how}")
             if isinstance(type, TensorType) and not is_known(part_type(result.type)):
                 raise PopulusError(f"its result is {result.type}; tiles cannot hold {part_type(result.type)}")
         rule, conversion = rule_of(op), Conversion(op, [self.values[v] for v in op.operands], builder, self, lifted)

@@ -164,6 +164,8 @@ def bitcast_convert(c: Conversion) -> Value:
     have, want = size_in_bytes(element(x)), size_in_bytes(to)
     if have == want:
         return c.bits(x, to)
+    if c.lifted:
+        raise PopulusError("it changes the width of elements in a region that combines them; bits of the same width are expected there")
     if have > want:
         raw, width = c.bits(x), 8 * want
         mask = c.scalar((1 << width) - 1, raw)
