@@ -25,7 +25,7 @@ _OPEN = re.compile(r"tensor<((?:\?|\d+)x(?:(?:\?|\d+)x)*)([^,<>]+(?:<[^<>]*>)?)(
 
 @dataclass(frozen=True)
 class Given:
-    """What a user states about inputs: `sizes` of open dimensions, `INPUT.POSITION`, and `values` of inputs that are constants then."""
+    """Sizes of open dimensions that a user states, as `INPUT.POSITION`, and values of inputs, which are constants then."""
 
     sizes: Mapping[str, int | tuple[int, int]] = field(default_factory=dict[str, "int | tuple[int, int]"])
     values: Mapping[str, ArrayLike] = field(default_factory=dict[str, "ArrayLike"])
