@@ -43,6 +43,11 @@ def populus_gui() -> int:
     return _run("populus-gui", "gui")
 
 
+def populus_lsp_server() -> int:
+    """The command `populus-lsp-server`."""
+    return _run("populus-lsp-server", "language_server")
+
+
 def _run(tool: str, module: str) -> int:
     if (found := foreign()) is not None:
         print(

@@ -205,8 +205,8 @@ class LocatingParser(Parser):
         if op is not None:
             return op
         dialect = name.partition(".")[0]
-        if dialect in self.ctx.registered_dialect_names:
-            known = [o.name for o in self.ctx.loaded_ops if o.name.startswith(f"{dialect}.")]
+        known = [o.name for o in self.ctx.loaded_ops if o.name.startswith(f"{dialect}.")]
+        if known or dialect in self.ctx.registered_dialect_names:
             self.raise_error(f"there is no op '{name}'{did_you_mean(name, known)}", at_position=self._begin)
         hint = did_you_mean(dialect, self.ctx.registered_dialect_names) if "." in name else ""
         self.raise_error(f"there is no op '{name}'" + (f", nor a dialect '{dialect}'{hint}" if hint else ""), at_position=self._begin)

@@ -52,7 +52,7 @@ def test_ours_runs(tmp_path: Path):
 def test_the_distribution_has_a_name_of_its_own_and_its_scripts_begin_beside_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["name"] == "populus-tiles"
-    names = ("populus", "populus-opt", "populus-gui")
+    names = ("populus", "populus-opt", "populus-gui", "populus-lsp-server")
     assert project["project"]["scripts"] == {name: f"populus_tiles:{name.replace('-', '_')}" for name in names}
     assert project["tool"]["setuptools"]["py-modules"] == ["populus_tiles"]
 
