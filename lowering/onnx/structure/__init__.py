@@ -22,7 +22,13 @@ __all__ = ["CONTROL", "Elements", "TypingWalk", "is_control", "resolve"]
 def resolve(op: OnnxOp, walk: TypingWalk) -> bool:
     """Replaces an op of these kinds by its meaning; False for any other op, and for loops and branches that stay."""
     rule = RULES.get(f"{op.DOMAIN}.{op.OP_TYPE}" if op.DOMAIN else op.OP_TYPE)
-    return rule is not None and rule(Resolution(op, walk))
+    if rule is None:
+        return False
+    resolution = Resolution(op, walk)
+    try:
+        return rule(resolution)
+    finally:
+        resolution.drop_copies()
 
 
 def is_control(op: OnnxOp) -> bool:

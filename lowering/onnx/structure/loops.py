@@ -23,7 +23,6 @@ from populus.dialects.onnx.types import as_tensor, unknown
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
-from populus.lowering.onnx.refused_branches import emptied
 from populus.lowering.onnx.shape_inputs import asked_for
 from populus.lowering.onnx.structure.growth import (
     CarriedSizes,
@@ -158,7 +157,6 @@ def _kept_loop(p: Resolution, limit: int | None, counted: bool, size: Size | Non
     outside = set(valid.bounds)
     body = p.typed(p.op.region("body"), _arguments(p, [v.type for v in carried]), *_facts(p, carried))
     if found := growths(valid, carried, yields_rows(body)):
-        emptied(body.block)
         return _grown_loop(p, limit, counted, size, found)
     going, *yielded = _yielded_types(p, body, outside)
     _agree(carried, yielded, _counting(p))

@@ -58,6 +58,7 @@ class Resolution:
         self.op = op
         self.walk = walk
         self.inputs = op.inputs
+        self.copies: list[Region] = []
 
     def input(self, i: int) -> SSAValue:
         """Gives input `i`, which the schema requires."""
@@ -167,6 +168,7 @@ class Resolution:
         if len(region.block.args) != len(arguments):
             raise PopulusError(f"its body takes {len(region.block.args)} inputs, the node passes {len(arguments)}")
         copy = region.clone()
+        self.copies.append(copy)
         for argument, type in zip(list(copy.block.args), arguments):
             Rewriter.replace_value_with_new_type(argument, type)
         self.walk.values.update({copy.block.args[i]: array for i, array in known.items()})
@@ -178,9 +180,14 @@ class Resolution:
             self.walk.block(copy.block)
         except (PopulusError, VerifyException):
             del self.walk.resolved[resolved:]
-            emptied(copy.block)
             raise
         return copy
+
+    def drop_copies(self) -> None:
+        """Erases the ops of the copies that were not kept, which would stay users of values around the op."""
+        for copy in self.copies:
+            for block in copy.blocks:
+                emptied(block)
 
     def keep(
         self,

@@ -256,3 +256,13 @@ def test_a_program_that_failed_inside_a_loop_runs_again():
         with pytest.raises(PopulusError, match=r"'loop/g'.*: index 6 is outside 0\.\.5"):
             program.run({"k0": np.array(4)})
         assert program.run({"k0": np.array(0)})["y"] == 3
+
+
+def test_what_a_loop_read_that_is_not_kept_has_no_readers_left():
+    """The loop is typed to be kept, then written out, as it collects rows without a bound; its copy read `x`, a view."""
+    loop = sum_loop("", [node("Less", ["i", "three"], ["go"])], [("three", np.int64(3))])
+    made = model([node("Exp", ["z"], ["e"]), node("Transpose", ["e"], ["x"]), loop], [("z", F, [3, 5])], [Y, YS])
+    pipeline = Pipeline.named("inference").with_options("onnx-infer-shapes", write_out=0)
+    program = populus.compile(made, tiles=1, pipeline=pipeline, engine="numpy")
+    x, found = np.exp(X), program.run({"z": X.T.copy()})
+    np.testing.assert_allclose(found["ys"], [x, 2 * x, 4 * x, 7 * x], rtol=1e-6)
