@@ -26,6 +26,7 @@ BEGIN = 600.0  # cycles in which a core sets its kernels up
 GATHER = 21.0  # cycles of a core to copy adjacent elements of a window
 MADE = 45.0  # cycles in which a gathered block is brought into its layout, or sent along a row of cores
 GATHERED = 2048.0  # bytes of a block of gathered elements, which are of 16 bits
+UNMADE = {"BFLOAT16": 130.0, "BFLOAT8_B": 290.0}  # cycles to bring a block out of its layout
 FILL = 2.0  # cycles of a core to write one element of a padding
 UNARY = {"CLIP text encoder 1": "sigmoid", "CLIP text encoder 2": "erf"}  # by the network; else max(x, 0)
 WEIGHTS = {"bfp8": "BFLOAT8_B", "bfp4": "BFLOAT4_B"}
@@ -99,6 +100,16 @@ def predicted(row: Mapping[str, str], target: Target) -> float | None:
         if op.name in names:
             return 1e9 * cycles(op, target) / target.clock_hz
     return None
+
+
+def halo(mesh: Mesh, bytes: float, blocks: int, format: str, cores: int) -> float:
+    """Predicts the bytes that a core gathers for its windows, from its own blocks and from its neighbours'."""
+    return BEGIN + EACH * cores + bytes / mesh.unicast_bytes + blocks * UNMADE.get(format, UNMADE["BFLOAT16"])
+
+
+def _halo(op: Op, target: Target) -> float:
+    before, mesh = op.operands[0], _mesh(target)
+    return halo(mesh, 2 * math.prod(op.result.shape) / op.cores, -(-before.blocks // op.cores) * before.tiled, before.format, op.cores)
 
 
 def _streamed(op: Op, target: Target, computed: float, operands: tuple[Tensor, ...], waits_to_write: bool = False) -> float:
@@ -188,15 +199,18 @@ def _transposed(op: Op, target: Target) -> float:
 
 def _product(op: Op, target: Target) -> float:
     """Predicts a product by the library's default, of depth 2 a step: rows over all cores, or columns if there are few rows."""
-    assert target.mesh is not None
+    mesh = _mesh(target)
     (*outer, m, k), n = op.operands[0].shape, op.result.shape[-1]
     rows, depth, columns = (-(-size // 32) for size in (math.prod(outer) * m, k, n))
-    across = 1 if 2 * rows >= op.cores else next(d for d in range(target.mesh.grid[0], 0, -1) if op.cores % d == 0)
+    if math.prod(outer) > 1:  # of batches, each product of blocks reads both anew
+        read = sum(max(mesh.reader_cycles, BLOCK[t.format] / mesh.dram_tile_bytes) for t in op.operands[:2])
+        return BEGIN + EACH * op.cores + -(-rows * columns // op.cores) * depth * read
+    across = 1 if 2 * rows >= op.cores else next(d for d in range(mesh.grid[0], 0, -1) if op.cores % d == 0)
     down, own = op.cores // across, (-(-rows // (op.cores // across)), -(-columns // across))
     h, w = next((h, w) for h, w in SUB_BLOCKS if own[0] % h == 0 and own[1] % w == 0)
     plan = Streamed(*own, min(2, depth), h, w, -(-depth // 2), 1, across, down)
     places = Places(*(t.in_dram for t in (op.operands[0], op.operands[1], op.result)))
-    return BEGIN + float(product_cycles(target.mesh, plan, BLOCK[op.operands[1].format], FIDELITIES.get(op.fidelity, 2), places).all)
+    return BEGIN + float(product_cycles(mesh, plan, BLOCK[op.operands[1].format], FIDELITIES.get(op.fidelity, 2), places).all)
 
 
 @dataclass(frozen=True)
@@ -248,6 +262,7 @@ class Convolution:
 _OPS: dict[tuple[str, ...], Callable[[Op, Target], float]] = {
     ("Binary", "BinaryNg", "Unary"): _map,
     ("Move",): _move,
+    ("Halo",): _halo,
     ("ShardedToInterleaved", "InterleavedToSharded", "SliceWrite"): _copy,
     ("Slice",): lambda op, target: _streamed(op, target, 64.0, (op.result,)),
     ("Transpose",): _transposed,

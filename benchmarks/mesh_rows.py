@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import mesh_ops, mesh_traffic
+from benchmarks import mesh_models, mesh_ops, mesh_traffic
 from benchmarks.mesh_products import Product, nanoseconds, planned
 from populus.dialects.poplar.target import Target, make_target
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
@@ -109,6 +109,10 @@ def _op(row: Row, target: Target) -> float | None:
     return _ratio(mesh_ops.predicted(row, target), row["value"])
 
 
+def _model(row: Row, target: Target) -> float | None:
+    return _ratio(mesh_models.predicted(row, target), row["value"])
+
+
 LINES: dict[str, tuple[Callable[[Row], bool], Callable[[Row, Target], float | None]]] = {
     "products, the row's own plan, cycles": (_is("gemm", "matmul manual"), _cycles),
     "products, the row's own plan, time": (_is("gemm", "matmul manual"), _time),
@@ -123,6 +127,8 @@ LINES: dict[str, tuple[Callable[[Row], bool], Callable[[Row, Target], float | No
     "element-wise ops, layouts, without OFT": (_judged("eltwise"), _op),
     "other single ops": (_is("op"), _op),
     "other single ops, without OFT": (_judged("op"), _op),
+    "networks, kernels alone": (lambda row: row["kind"] == "model" and "device" in row["metric"], _model),
+    "networks, decoding": (lambda row: row["kind"] == "model" and "decode" in row["metric"], _model),
 }
 
 
@@ -191,6 +197,13 @@ def report(file: Path, name: str, fields: bool = False) -> str:
     rows = read(file)
     more = ("\n" + moved(rows, target),) if fields else ()
     lines = judged(rows, target)
+    networks = tuple(
+        f"| {row['op']}, {row['shape']} | {row['metric']} | {float(row['value']):,g} | {found:,.1f} | {found / float(row['value']):.2f} |"
+        for row in rows
+        if row["kind"] == "model" and row["machine"] == name and (found := mesh_models.predicted(row, target)) is not None
+    )
+    if networks:
+        more = (f"\n| network on {name} | quantity | published | predicted | ratio |\n|---|---|---|---|---|", *networks, *more)
     unread = dict.fromkeys(why for line in lines for why in line.unread)
     more = (*(f"not read: {why}" for why in unread), *more)
     return "\n".join((head, *map(str, lines), f"\nfitted to replayed products with their own plan, `fit`: {fitted}", *more))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import mesh_rows, mesh_traffic
+from benchmarks import mesh_models, mesh_rows, mesh_traffic
 from benchmarks.mesh_products import Product, planned
 from populus.dialects.poplar.target import PRESETS
 from populus.dialects.support.diagnostics import PopulusError
@@ -156,3 +156,41 @@ def test_without_a_field_that_matters_the_errors_grow():
     errors = {line.split("|")[1].strip(): float(line.split("|")[2].split()[0]) for line in text.splitlines()[2:]}
     for name in ("sub_block", "buffers", "phase_cycles", "unpack_bytes", "dram_cycles", "column_bytes"):
         assert errors[f"`{name}`"] > 2 * errors["nothing"], name
+
+
+# Published totals of networks: tt-metal's tables of models and its tests of device time, as the page states them.
+NETWORKS = (
+    ("n150", "Llama 3.1 8B", "batch 32", "tokens/s/user, decode", 26.0),
+    ("n150", "Llama-3.1-8B", "batch 1, accuracy", "tokens/s/user, decode", 25.2),
+    ("n150", "BERT-large (384)", "batch 8", "items/s, device kernels only", 371),
+    ("n150", "ResNet-50", "batch 16", "items/s, device kernels only", 6335),
+    ("p150", "Llama 3.1 8B", "batch 32", "tokens/s/user, decode", 33.1),
+    ("p150", "ResNet-50", "batch 32", "items/s, device kernels only", 14689),
+)
+
+
+@pytest.mark.parametrize(("machine", "op", "shape", "metric", "value"), NETWORKS)
+def test_totals_of_networks_are_within_a_quarter_of_the_published(
+    machine: str, op: str, shape: str, metric: str, value: float, tmp_path: Path
+):
+    given = row(kind="model", machine=machine, op=op, shape=shape, metric=metric, value=value, unit="1/s", use="judge")
+    text = mesh_rows.report(written(tmp_path, [given]), machine)
+    name = "networks, decoding" if "decode" in metric else "networks, kernels alone"
+    assert f"| {name} | judge | 1 of 1 |" in text and f"| {op}, {shape} | {metric} |" in text
+    ratio = float(text.split(f"| {op}, {shape} |")[1].split("|")[3])
+    assert 0.75 <= ratio <= 1.25
+
+
+def test_a_network_without_a_known_plan_is_not_predicted():
+    given = row(
+        kind="model", machine="n150", op="Whisper", shape="batch 1", metric="tokens/s/user, decode", value=105, unit="1/s", use="judge"
+    )
+    assert mesh_models.predicted(given, N150) is None
+
+
+def test_a_decoder_s_token_waits_for_its_weights_in_proportion():
+    net = mesh_models.DECODERS["Llama 3.1 8B"]
+    on = mesh_models.Machine(N150)
+    few, many = (sum(mesh_models.decoder(on, net, 1, bytes, mesh_models.BFP8)) for bytes in (mesh_models.BFP8, mesh_models.BF16))
+    blocks = 3 * net.layers * net.hidden * net.inner / 1024
+    assert many - few == pytest.approx(blocks * (mesh_models.BF16 / 267 - on.request), rel=0.01)
