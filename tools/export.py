@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.output_files import replacing
+from populus.dialects.support.output_files import check_places, replacing
 from populus.lowering.driver.files import in_file
 from populus.lowering.driver.pipeline import Pipeline
 from populus.program.compile import compile
@@ -34,7 +34,8 @@ def execute(args: argparse.Namespace) -> int:
     from populus.lowering.onnx.exporter import export_onnx
     from populus.lowering.popart.exporter import export_popart
 
-    if not args.output.endswith(".onnx"):
+    [place] = check_places([args.output])
+    if place.is_file and not args.output.endswith(".onnx"):
         raise PopulusError(f"{args.output}: not the name of an .onnx file")
     pipeline = Pipeline.read(args.pipeline)
     pipeline = Pipeline(tuple(p for p in pipeline.passes if p.name not in LEFT_OUT))

@@ -45,7 +45,7 @@ def console(args: argparse.Namespace, *, soft_wrap: bool = True) -> Terminal:
 
     Raises PopulusError for a file of its options that cannot be written: what is in them may take long.
     """
-    files = {name: getattr(args, name, None) for name in ("json", "html", "profile", "outputs")}
+    files = {name: getattr(args, name, None) for name in ("json", "html", "profile", "outputs", "plan_to")}
     check_places([path for name, path in files.items() if path != "-" or name not in ("json", "html")])
     return Terminal(highlight=False, soft_wrap=soft_wrap, stderr="-" in (files["json"], files["html"]))
 

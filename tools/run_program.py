@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 from populus.aliases import installed, refusal
 from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, no_file
-from populus.dialects.support.output_files import replacing
+from populus.dialects.support.output_files import check_places, replacing
 from populus.lowering.driver import extensions
 from populus.program.options import CHOICES
 from populus.program.program import Program
@@ -51,6 +51,7 @@ def execute(args: argparse.Namespace) -> int:
     given = {name: cast("str | None", getattr(args, name)) for name in OPTIONS}
     arguments = split(args.arguments, given)
     watch = watch_of(given)
+    check_places([given["profile"]])
     path = Path(args.file)
     if not path.is_file():
         raise PopulusError(f"{path}: a folder, not a file of Python" if path.is_dir() else no_file(path))

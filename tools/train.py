@@ -85,7 +85,7 @@ def execute(args: argparse.Namespace) -> int:
     first = world().rank == 0
     if args.every is not None and (args.checkpoint is None or args.every < 1):
         raise PopulusError(f"--every {args.every} needs --checkpoint and a number of at least 1")
-    check_places([args.export, args.history, args.plot])
+    *_, plot = None, *check_places([args.export, args.history, args.plot])
     if not str(args.model).endswith(".onnx"):
         raise PopulusError(f"{args.model}: training needs an .onnx model")
     console = Terminal(highlight=False, soft_wrap=True, quiet=not first)
@@ -118,7 +118,7 @@ def execute(args: argparse.Namespace) -> int:
         report=lines.report,
         warn=lambda line: print(f"populus: {line}", file=sys.stderr),
         hyper=_hyper(args.hyper),
-        each_epoch=draw if args.plot is not None else None,
+        each_epoch=draw if args.plot is not None and plot.is_file else None,  # a pipe gets one picture
         clip_norm=args.clip_norm,
         clip_value=args.clip_value,
         loss_scale=args.loss_scale,

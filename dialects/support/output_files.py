@@ -59,11 +59,16 @@ class Place:
         return Place(Path(real), before)
 
     @property
+    def is_file(self) -> bool:
+        """Tells whether a regular file is, or comes to be, at the path; else it is a device, a pipe, or an open descriptor."""
+        return self.before is None or (self.descriptor is None and stat.S_ISREG(self.before.st_mode))
+
+    @property
     def is_replaced(self) -> bool:
         """Tells whether a new file takes the place; else the content is written to what is there."""
         if self.before is None:
             return True
-        if self.descriptor is not None or not stat.S_ISREG(self.before.st_mode):
+        if not self.is_file:
             return False
         own = not hasattr(os, "geteuid") or os.geteuid() in (0, self.before.st_uid)
         return own and os.access(self.path.parent, os.W_OK | os.X_OK)
@@ -119,11 +124,13 @@ def _descriptor(name: str) -> int | None:
     return None
 
 
-def check_places(paths: Sequence[str | os.PathLike[str] | None]) -> None:
-    """Raises PopulusError for a path that nothing can be written to, before hours of work whose result it is for."""
+def check_places(paths: Sequence[str | os.PathLike[str] | None]) -> list[Place]:
+    """Finds the places of paths. Raises PopulusError for one that nothing can be written to, before hours of work for it."""
+    places: list[Place] = []
     for path in filter(None, paths):
         with _named(path):
-            Place.of(path)
+            places.append(Place.of(path))
+    return places
 
 
 @contextmanager

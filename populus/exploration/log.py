@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.output_files import check_places
 
 VERSION = 1
 LARGEST = 1 << 30  # bytes of a log to read
@@ -25,6 +26,7 @@ class Log:
         self.path, self.found = Path(path), dict[int, dict[str, Any]]()
         if resume and not self.path.exists():
             raise PopulusError(f"{path}: no such log to resume; without resume, a new one begins")
+        check_places([path])
         existing = self.path.exists() and self.path.stat().st_size > 0
         if existing and not resume:
             raise PopulusError(f"{path}: there is a log already; resume it, or give another name")
