@@ -19,6 +19,7 @@ import numpy as np
 from xdsl.ir import Attribute
 
 from populus.dialects.poplar.memory import ConstOp, StorageOp
+from populus.dialects.signature.bounded_dimensions import PREFIX
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.support.errors import checked
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from populus.program.ready import Place
     from populus.runtime.engine.native.frozen.freeze import Frozen
+    from populus.runtime.engine.native.frozen.web import OpenSizes
 
 NARROW = frozenset(("int8", "uint8", "float16", "bfloat16"))  # elements whose products tile registers compute
 
@@ -102,7 +104,7 @@ def build(
         with tempfile.TemporaryDirectory(dir=target, prefix=".partial-") as made, no_garbage_collection():
             place = Path(made)
             if web:
-                write_web(frozen, place, name, relaxed, single_file)
+                write_web(frozen, place, name, relaxed, single_file, states, _open_sizes(program.signature))
             else:
                 write_library(frozen, place, name, command, embed)
             files = sorted(place.iterdir())
@@ -133,15 +135,18 @@ def _check(name: str, cpu: str, web: bool, embed: bool, relaxed: bool, single_fi
 
 def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Frozen:
     """Freezes a compiled model for a CPU. Raises PopulusError for one that a file cannot hold, with the reason."""
-    from populus.runtime.engine.native.codegen.cpu import described
+    from populus.runtime.engine.native.codegen.cpu import WASM, described
     from populus.runtime.engine.native.frozen.freeze import freeze
 
     if program.level != "poplar":
         raise PopulusError(f"programs of the level poplar are built; this one is for {program.level}")
     if isinstance(program, OpenProgram):
-        raise PopulusError(f"dimension '{_open(program)}' is open; a built program has one size, so give it (dims, --dim NAME=N)")
-    refuse_python(program.signature)
+        also = "; or a range, --dim NAME=1..N" if cpu == WASM else ""
+        raise PopulusError(f"dimension '{_open(program)}' is open; a built program has one size, so give it (dims, --dim NAME=N{also})")
+    refuse_python(program.signature, padded=cpu == WASM)
     inputs, outputs = _types(dict(program.signature.inputs)), _types(dict(program.signature.outputs))
+    if (padding := program.signature.padding) is not None:
+        inputs |= {PREFIX + dimension: ((), np.dtype(np.int32)) for dimension in padding.bounds}
     check_states(states, {n: str(t) for n, t in inputs.items()}, {n: str(t) for n, t in outputs.items()})
     return freeze(graph_of(program.module("poplar")), described(cpu), inputs, outputs, states, program.options.threads)
 
@@ -230,10 +235,18 @@ def _open(program: OpenProgram) -> str:
     return next(name for dimensions in program.names.values() for name in dimensions.values())
 
 
-def refuse_python(signature: Signature) -> None:
-    """Raises PopulusError for what Python does around a program's runs."""
-    if signature.padding is not None:
-        raise PopulusError("a dimension has several sizes; a built program has one, so give it (dims, --dim NAME=N)")
+def _open_sizes(signature: Signature) -> OpenSizes | None:
+    from populus.runtime.engine.native.frozen.web import OpenSizes
+
+    if (padding := signature.padding) is None:
+        return None
+    return OpenSizes(padding.bounds, padding.inputs, padding.outputs, padding.equal, padding.limits)
+
+
+def refuse_python(signature: Signature, padded: bool = False) -> None:
+    """Raises PopulusError for what Python does around a program's runs. `padded`: something else pads arrays of several sizes."""
+    if signature.padding is not None and not padded:
+        raise PopulusError("a dimension has several sizes; a library has one, so give it (dims, --dim NAME=N); for wasm32 it has all")
     for name in (*signature.texts.inputs, *signature.texts.outputs):
         raise PopulusError(f"'{name}' is strings, which need Python; a built program has arrays of numbers")
     for name in (*signature.pairs.inputs, *signature.pairs.outputs):

@@ -10,8 +10,14 @@ export interface Tensor {
   readonly name: string;
   /** NumPy's name of the element type, such as "float32". */
   readonly type: string;
-  readonly shape: readonly number[];
+  /** Its sizes; of an open dimension the name, or the sum that it is. */
+  readonly shape: readonly (number | string)[];
+  /** The greatest sizes, where some are open. */
+  readonly most?: readonly number[];
 }
+
+/** Elements in order, with their shape. Given to a program again, the shape is checked. */
+export type Result = Elements & { readonly shape: readonly number[] };
 
 export interface Program {
   readonly inputs: readonly Tensor[];
@@ -22,10 +28,12 @@ export interface Program {
   /** True if the relaxed module runs. */
   readonly relaxed: boolean;
   /** Computes the outputs by name. Throws an Error of one sentence for an input of another name, shape or type. */
-  run(inputs: Record<string, Argument>): Record<string, Elements>;
+  run(inputs: Record<string, Argument>): Record<string, Result>;
   /** Returns a copy of a state, which stays from run to run. */
-  state(name: string): Elements;
+  state(name: string): Result;
   setState(name: string, value: Argument): void;
+  /** Makes all states zeros, and those of open sizes empty, as before the first run. */
+  reset(): void;
 }
 
 export interface Options {

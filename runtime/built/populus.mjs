@@ -16,6 +16,7 @@ const SIMD = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 1
 const MADD = [0, 97, 115, 109, 1, 0, 0, 0, 1, 7, 1, 96, 2, 123, 123, 1, 123, 3, 2, 1, 0, 10, 13, 1, 11, 0, 32, 0, 32, 1, 32, 0, 253, 133, 2, 11];
 const accepted = (code) => WebAssembly.validate(new Uint8Array(code));
 const up = (n, to) => Math.ceil(n / to) * to;
+const product = (shape) => shape.reduce((a, b) => a * b, 1);
 const listed = (tensors) => tensors.map((t) => t.name).join(", ") || "none";
 const inNode = () => Boolean(globalThis.process?.versions?.node);
 
@@ -77,14 +78,29 @@ function arraysOf(type) {
   return own === Uint8Array ? [own, Uint8ClampedArray] : [own];
 }
 
+function* fronts(shape, full) { // runs of elements: where each begins in an array, and in a buffer whose front the array is; their number
+  let whole = shape.length;
+  while (whole && shape[whole - 1] === full[whole - 1]) whole--;
+  const turns = whole > 1 ? product(shape.slice(0, whole - 1)) : 1, count = product(shape) / (turns || 1);
+  for (let turn = 0; turn < turns; turn++) {
+    let to = 0, step = product(full.slice(whole - 1)), rest = turn;
+    for (let d = whole - 2; d >= 0; step *= full[d--]) (to += (rest % shape[d]) * step), (rest = Math.floor(rest / shape[d]));
+    yield [turn * count, to, count];
+  }
+}
+
 class Program {
-  #memory; #exports; #at; #h = {}; #words; #tensors = {};
+  #memory; #exports; #at; #h = {}; #words; #tensors = {}; #sizes;
 
   static async _loaded(module, weights, { relaxed, progress }) {
     const p = new Program(), bytes = await module, identity = checked(bytes);
     p.#memory = new WebAssembly.Memory({ initial: 32 });
     const env = { memory: p.#memory, fmod: (a, b) => a % b, fmodf: (a, b) => a % b };
-    p.#exports = (await WebAssembly.instantiate(bytes, { env })).instance.exports;
+    const { instance, module: compiled } = await WebAssembly.instantiate(bytes, { env });
+    p.#exports = instance.exports;
+    const [sizes] = WebAssembly.Module.customSections(compiled, "populus.sizes");
+    if (sizes && typeof Sizes === "undefined") throw new Error("the program has open sizes; load it by the populus.mjs of its own build");
+    if (sizes) p.#sizes = new Sizes(JSON.parse(new TextDecoder().decode(sizes)));
     const one = 1 + 2 ** -12; // its square has a bit that a product which is rounded before it is added does not have
     p.bits = p.#exports.fused(one, one, -1 - 2 ** -11) === 2 ** -24 ? "native" : "unfused";
     p.relaxed = relaxed;
@@ -154,18 +170,22 @@ class Program {
     }
     let first = 0;
     for (const role of ["inputs", "outputs", "states"]) {
-      this.#tensors[role] = Array.from({ length: h[role] }, (_, i) => this.#tensor(first + i));
-      this[role] = this.#tensors[role].map(({ name, type, shape }) => Object.freeze({ name, type, shape }));
+      this.#tensors[role] = Array.from({ length: h[role] }, (_, i) => this.#tensor(first + i, role));
+      this[role] = this.#given(role).map(({ name, type, shape, most }) => Object.freeze({ name, type, shape, ...(shape !== most && { most }) }));
       first += h[role];
     }
   }
 
-  #tensor(number) {
+  #given(role) { // what the caller knows of: all but the sizes of dimensions
+    return this.#tensors[role].filter((t) => role !== "inputs" || !this.#sizes?.dimension(t.name));
+  }
+
+  #tensor(number, role) {
     const longs = new DataView(this.#memory.buffer), at = this.#at;
     const long = (offset) => Number(longs.getBigInt64(at + offset, true));
     const [name, shape, code, rank, , place, kept] = Array.from({ length: 7 }, (_, i) => long(this.#h.atTensors + RECORD * number + 8 * i));
-    const sizes = Object.freeze(Array.from({ length: rank }, (_, i) => long(shape + 8 * i)));
-    return { name: this.#text(name), type: FORMS[code - 1][0], shape: sizes, code, place, kept, size: sizes.reduce((a, b) => a * b, 1) };
+    const most = Object.freeze(Array.from({ length: rank }, (_, i) => long(shape + 8 * i))), named = this.#text(name);
+    return { name: named, type: FORMS[code - 1][0], shape: this.#sizes?.shape(role, named, most) ?? most, most, code, place, kept };
   }
 
   #text(offset) {
@@ -173,50 +193,70 @@ class Program {
     return new TextDecoder().decode(bytes.subarray(begin, bytes.indexOf(0, begin)));
   }
 
-  #fitting(what, tensor, given) { // the elements of an argument that fits a tensor
-    const named = `${what} '${tensor.name}'`, shaped = given && !ArrayBuffer.isView(given) && ArrayBuffer.isView(given.data);
-    const array = shaped ? given.data : given, [own] = arraysOf(tensor.code);
+  #fitting(what, tensor, given) { // the elements of an argument that fits a tensor, and their shape
+    const named = `${what} '${tensor.name}'`, { shape: expected, most } = tensor;
+    const array = given && !ArrayBuffer.isView(given) && ArrayBuffer.isView(given.data) ? given.data : given, [own] = arraysOf(tensor.code);
     if (!arraysOf(tensor.code).some((a) => array instanceof a))
       throw new Error(`${named} is ${array?.constructor?.name ?? array}; ${tensor.type} needs ${own.name}`);
-    if (shaped && (given.shape?.length !== tensor.shape.length || tensor.shape.some((n, i) => n !== given.shape[i])))
-      throw new Error(`${named} has shape [${given.shape}]; the program has [${tensor.shape}]`);
-    if (array.length !== tensor.size) throw new Error(`${named} has ${array.length} elements; the program has ${tensor.size}, [${tensor.shape}]`);
-    return array instanceof own ? array : new own(array.buffer, array.byteOffset, array.length);
+    if (array !== given && !given.shape) throw new Error(`${named} has no shape; the program has [${expected}]`);
+    const shape = given.shape ?? (expected === most ? most : this.#sizes.guessed(named, expected, array.length));
+    if (shape.length !== most.length || most.some((n, i) => (expected[i] === n ? shape[i] !== n : !Number.isInteger(shape[i]) || shape[i] < 0)))
+      throw new Error(`${named} has shape [${shape}]; the program has [${expected}]`);
+    if (array.length !== product(shape)) throw new Error(`${named} has ${array.length} elements; the program has ${product(shape)}, [${shape}]`);
+    return { array: array instanceof own ? array : new own(array.buffer, array.byteOffset, array.length), shape: [...shape] };
   }
 
-  #put(named, array, place, from, to) {
-    const target = new FORMS[to - 1][1](this.#memory.buffer, place, array.length);
-    if (from === to) return target.set(array);
-    for (let i = 0; i < array.length; i++) {
-      const value = Number(array[i]);
-      target[i] = value;
-      if (to === FLOAT32 ? Number.isFinite(value) && !Number.isFinite(target[i]) : BigInt(target[i]) !== array[i])
-        throw new Error(`${named} has a value that the program cannot hold; it was built for narrower types`);
+  #put(named, { array, shape }, full, place, from, to) {
+    const target = new FORMS[to - 1][1](this.#memory.buffer, place, product(full));
+    if (array.length < target.length) new Uint8Array(target.buffer, place, target.byteLength).fill(0);
+    for (const [begin, at, n] of fronts(shape, full)) {
+      if (from === to) {
+        target.set(array.subarray(begin, begin + n), at);
+        continue;
+      }
+      for (let i = 0; i < n; i++) {
+        const given = array[begin + i], value = Number(given);
+        target[at + i] = value;
+        if (to === FLOAT32 ? Number.isFinite(value) && !Number.isFinite(target[at + i]) : BigInt(target[at + i]) !== given)
+          throw new Error(`${named} has a value that the program cannot hold; it was built for narrower types`);
+      }
     }
   }
 
-  #taken(place, size, from, to) {
-    const source = new FORMS[from - 1][1](this.#memory.buffer, place, size), wide = FORMS[to - 1][1];
-    return from === to ? source.slice() : wide.from(source, from === FLOAT32 ? Number : BigInt);
+  #taken(shape, full, place, from, to) {
+    const source = new FORMS[from - 1][1](this.#memory.buffer, place, product(full)), found = new FORMS[to - 1][1](product(shape));
+    const wide = (part) => (from === to ? part : found.constructor.from(part, from === FLOAT32 ? Number : BigInt));
+    for (const [begin, at, n] of fronts(shape, full)) found.set(wide(source.subarray(at, at + n)), begin);
+    return Object.defineProperty(found, "shape", { value: Object.freeze([...shape]) });
   }
 
   run(inputs) {
-    const known = this.#tensors.inputs, given = inputs ?? {};
+    const known = this.#given("inputs"), given = inputs ?? {}, arrays = new Map();
     for (const name of Object.keys(given))
       if (!known.some((t) => t.name === name)) throw new Error(`there is no input '${name}'; there are ${listed(known)}`);
-    const arrays = known.map((t) => {
+    for (const t of known) {
       if (!Object.hasOwn(given, t.name)) throw new Error(`input '${t.name}' is missing`);
-      return this.#fitting("input", t, given[t.name]);
-    });
+      arrays.set(t, this.#fitting("input", t, given[t.name]));
+    }
+    const sizes = this.#sizes?.of(known.map((t) => [t, arrays.get(t).shape]), this.#tensors);
+    for (const t of sizes ? this.#tensors.inputs.filter((t) => !arrays.has(t)) : [])
+      arrays.set(t, { array: Int32Array.of(sizes.at[this.#sizes.dimension(t.name)]), shape: [] });
     const rows = new Int32Array(this.#memory.buffer, this.#words, 16 * this.#h.steps), outputs = {};
     for (let step = 0; ; step++) {
       const came = this.#walked(step);
       step = came >>> 2;
       if (came & 3) throw new Error(this.#refusal(step));
-      const [kind, number, place, size, from, to] = Array.from({ length: 6 }, (_, i) => rows[16 * step + 2 * i] >>> 0);
-      if (kind === IN) this.#put(`input '${known[number].name}'`, arrays[number], place, from, to);
-      else if (kind === OUT) outputs[this.#tensors.outputs[number].name] = this.#taken(place, size, from, to);
-      else return outputs;
+      const [kind, number, place, , from, to] = Array.from({ length: 6 }, (_, i) => rows[16 * step + 2 * i] >>> 0);
+      if (kind === IN) {
+        const t = this.#tensors.inputs[number];
+        this.#put(`input '${t.name}'`, arrays.get(t), t.most, place, from, to);
+      } else if (kind === OUT) {
+        const t = this.#tensors.outputs[number];
+        outputs[t.name] = this.#taken(sizes?.shapes.get(t) ?? t.most, t.most, place, from, to);
+      } else {
+        for (const t of sizes ? this.#tensors.states : []) t.now = sizes.shapes.get(t);
+        return outputs;
+      }
     }
   }
 
@@ -243,12 +283,21 @@ class Program {
 
   state(name) {
     const t = this.#state(name);
-    return this.#taken(this.#h.arena + t.place, t.size, t.kept, t.code);
+    return this.#taken(t.now ?? t.shape.map((n) => (typeof n === "number" ? n : 0)), t.most, this.#h.arena + t.place, t.kept, t.code);
   }
 
   setState(name, value) {
-    const t = this.#state(name);
-    this.#put(`state '${name}'`, this.#fitting("state", t, value), this.#h.arena + t.place, t.code, t.kept);
+    const t = this.#state(name), fitting = this.#fitting("state", t, value);
+    this.#sizes?.bounded(t, fitting.shape);
+    this.#put(`state '${name}'`, fitting, t.most, this.#h.arena + t.place, t.code, t.kept);
+    t.now = fitting.shape;
+  }
+
+  reset() { // makes all states what they were before the first run
+    for (const t of this.#tensors.states) {
+      new Uint8Array(this.#memory.buffer, this.#h.arena + t.place, product(t.most) * FORMS[t.kept - 1][1].BYTES_PER_ELEMENT).fill(0);
+      t.now = undefined;
+    }
   }
 }
 

@@ -56,6 +56,23 @@ def recurrent():
     return model(nodes, *tensors, {"w": normal(16, 16)})
 
 
+def cache():
+    """A cache that grows by the rows of a run, and open sizes: `past + cur` is its axis, and the output's one is `cur`."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["key"], name="key"),
+        helper.make_node("Concat", ["past", "key"], ["present"], name="cache", axis=1),
+        helper.make_node("Transpose", ["present"], ["turned"], name="turned", perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["x", "turned"], ["scores"], name="scores"),
+        helper.make_node("Softmax", ["scores"], ["shares"], name="shares"),
+        helper.make_node("MatMul", ["shares", "present"], ["y"], name="mean"),
+    ]
+    tensors = (
+        [("x", ["batch", "cur", 16]), ("past", ["batch", "past", 16])],
+        [("y", ["batch", "cur", 16]), ("present", ["batch", "past + cur", 16])],
+    )
+    return model(nodes, *tensors, {"w": normal(16, 16)})
+
+
 def gather():
     nodes = [helper.make_node("Gather", ["table", "i"], ["y"], name="rows")]
     return model(nodes, [("i", [3], TensorProto.INT64)], [("y", [3, 4])], {"table": normal(5, 4)})

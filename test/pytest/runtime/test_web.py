@@ -17,7 +17,7 @@ import populus
 from benchmarks.models import LIGHT, randomised
 from fuzz import graphs
 from helpers import web
-from helpers.built_nets import compiled, gather, model, net, normal, recurrent
+from helpers.built_nets import cache, compiled, gather, model, net, normal, recurrent
 from helpers.web import Run, needs_node
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.engine.native.codegen.cpu import machine
@@ -192,6 +192,58 @@ def test_states_stay_from_run_to_run(tmp_path):
     for run in came["runs"]:
         alike({**came, "runs": [run]}, kept.run(x))
     close(np.frombuffer(came["states"]["h"], np.float32), kept.get("h"))
+
+
+RANGES = {"batch": (1, 3), "cur": (1, 8), "past": (0, 32), "past + cur": (1, 32)}
+PAIRS = {"past": "present"}
+
+
+@needs_node
+def test_a_cache_of_open_size_grows_in_the_page_and_gives_the_results_of_the_native_engine(tmp_path):
+    program = compiled(cache(), dims=RANGES)
+    built(program, tmp_path, states=PAIRS)
+    kept, rows = program.stateful(PAIRS), [normal(2, n, 16) for n in (5, 1, 8, 3)]
+    (came,) = web.ran([Run(tmp_path, [{"x": (x, list(x.shape))} for x in rows], states=["past"])])
+    for x, run in zip(rows, came["runs"], strict=True):
+        alike({**came, "runs": [run]}, kept.run({"x": x}))
+    close(np.frombuffer(came["states"]["past"], np.float32), kept.get("past"))
+
+
+@needs_node
+def test_open_sizes_that_do_not_fit_are_refused_and_leave_the_cache_as_it_was(tmp_path):
+    populus.build(compiled(cache(), dims=RANGES), tmp_path, cpu="wasm32", states=PAIRS)
+    shaped = lambda *shape: {"x": (normal(*shape), list(shape))}  # noqa: E731
+    cases = [
+        ("there is no input 'size.cur'; there are x", {**shaped(2, 8, 16), "size.cur": np.int32([8])}),
+        ("", shaped(2, 8, 16)),
+        ("input 'x': dimension 'cur' is 9; the program was built for 1 to 8", shaped(2, 9, 16)),
+        ("input 'x' has shape [2,1,15]; the program has [batch,cur,16]", shaped(2, 1, 15)),
+        ("input 'x' has 32 elements; the program has 48, [3,1,16]", {"x": (normal(2, 16), [3, 1, 16])}),
+        ("dimension 'batch' is 3 in 'x' and 2 in 'past'", shaped(3, 1, 16)),
+        ("input 'x' has 128 elements and no shape; give { data, shape }, the program has [batch,cur,16]", {"x": normal(8, 16)}),
+        *[("", shaped(2, 8, 16))] * 3,
+        ("'cur + past' is 40, above its bound 32", shaped(2, 8, 16)),
+    ]
+    (came,) = web.ran([Run(tmp_path, [given for _, given in cases], states=["past"])])
+    assert [run.get("error", "") for run in came["runs"]] == [text and f"Error: {text}" for text, _ in cases]
+    assert len(came["states"]["past"]) == 2 * 32 * 16 * 4
+
+
+@needs_node
+def test_a_plain_array_has_the_size_that_other_dimensions_leave(tmp_path):
+    program = compiled(rows(), dims={"n": (1, 9), "m": 4})
+    x = normal(5, 4)
+    (came,) = web.ran([Run(built(program, tmp_path), [{"x": x}, {"x": x.ravel()[:7]}])])
+    right, wrong = came["runs"]
+    alike({**came, "runs": [right]}, program.run({"x": x}))
+    assert wrong["error"] == "Error: input 'x' has 7 elements and no shape; give { data, shape }, the program has [n,4]"
+
+
+def rows():
+    """An output whose size is a sum with a division."""
+    nodes = [helper.make_node("Slice", ["x", "first", "last", "axis", "step"], ["y"])]
+    ends = {"first": np.array([1]), "last": np.array([2**31 - 1]), "axis": np.array([0]), "step": np.array([2])}
+    return model(nodes, [("x", ["n", "m"])], [("y", [None, 4])], ends)
 
 
 @needs_node

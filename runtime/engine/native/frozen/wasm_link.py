@@ -19,14 +19,17 @@ WIDE = 5  # bytes of a number that a relocation writes
 NAME = "populus"  # of the last section: the identity of the build, and the sum of all bytes before that sum
 
 
-def linked(objects: Sequence[bytes], entries: Sequence[str], exports: Mapping[str, str], identity: bytes) -> bytes:
+def linked(
+    objects: Sequence[bytes], entries: Sequence[str], exports: Mapping[str, str], identity: bytes, notes: Mapping[str, bytes] = {}
+) -> bytes:
     """Joins objects to a module.
 
     `entries`: functions that the table has from 1 on. `exports`: functions by the name that the module gives them. `identity`: 16 bytes
-    that the file of weights has too. The module imports `env.memory`, and `fmod` or `fmodf` if a kernel calls them.
+    that the file of weights has too. `notes`: content of custom sections by name. The module imports `env.memory`, and `fmod` or
+    `fmodf` if a kernel calls them.
     Raises PopulusError for a function that no object has.
     """
-    return _Link([read(content) for content in objects]).module(entries, exports, identity)
+    return _Link([read(content) for content in objects]).module(entries, exports, identity, notes)
 
 
 def summed(content: bytes) -> int:
@@ -146,7 +149,7 @@ class _Link:
                             assert r.kind in tuple(Fix), r
                             part.content[at : at + WIDE] = unsigned(value, WIDE)
 
-    def module(self, entries: Sequence[str], exports: Mapping[str, str], identity: bytes) -> bytes:
+    def module(self, entries: Sequence[str], exports: Mapping[str, str], identity: bytes, notes: Mapping[str, bytes]) -> bytes:
         """Builds the module."""
         for name in entries:
             self._slot(self.functions[name])
@@ -174,6 +177,7 @@ class _Link:
                 (Section.DATA, segments),
             )
         )
+        content += b"".join(bytes([Section.CUSTOM]) + _sized(_text(name) + note) for name, note in notes.items())
         assert len(identity) == 16, identity
         content += bytes([Section.CUSTOM]) + unsigned(len(_text(NAME)) + 20) + _text(NAME) + identity
         return content + summed(content).to_bytes(4, "little")

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from populus.dialects.onnx.sizes import Size
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime import built
 from populus.runtime.engine.native.codegen.cpu import Machine
@@ -17,7 +22,7 @@ from populus.runtime.engine.native.frozen.wasm_link import STACK, linked
 from populus.runtime.engine.native.run.step_loop import WALK
 
 TEMPLATES = Path(built.__file__).parent
-PAGE, TYPES, LOADER = "index.html", "populus.d.mts", "populus.mjs"
+PAGE, TYPES, LOADER, SIZES = "index.html", "populus.d.mts", "populus.mjs", "sizes.mjs"
 MOST = 1 << 32  # bytes that a module addresses
 
 
@@ -33,29 +38,73 @@ IMPORT = 'import { load } from "./populus.mjs"; // the loader'
 FILES = "const FILES = undefined; // of the program, in a page that holds them"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; img-src blob:"
 
+Axes = Sequence[Size | None]
+
+
+@dataclass(frozen=True)
+class OpenSizes:
+    """Open dimensions of a program: its buffers have their bounds, the loader pads what is smaller, and says each size by an input.
+
+    `bounds`: the least and the greatest size of each dimension. `inputs`, `outputs`: the size of each axis, None for one of a single size;
+    a state is among both. `equal`: sizes that have to be equal in a run. `limits`: the greatest number that a size may be.
+    """
+
+    bounds: Mapping[str, tuple[int, int]]
+    inputs: Mapping[str, Axes]
+    outputs: Mapping[str, Axes]
+    equal: Sequence[tuple[Size, Size]]
+    limits: Sequence[tuple[Size, int]]
+
+    def note(self, states: Mapping[str, str]) -> bytes:
+        """Gives what sizes.mjs reads: JSON, in which a size is its text and its terms."""
+        named = {
+            "inputs": {name: [axis and _size(axis) for axis in axes] for name, axes in self.inputs.items()},
+            "outputs": {
+                name: [axis and _size(axis) for axis in axes] for name, axes in self.outputs.items() if name not in states.values()
+            },
+            "after": {name: [axis and _size(axis) for axis in self.outputs[output]] for name, output in states.items()},
+        }
+        pairs = {"equal": [[_size(a), _size(b)] for a, b in self.equal], "limits": [[_size(a), most] for a, most in self.limits]}
+        return json.dumps({"bounds": self.bounds, **named, **pairs}, separators=(",", ":")).encode()
+
+
+def _size(size: Size) -> dict[str, Any]:
+    return {"text": str(size), "terms": _terms(size)}
+
+
+def _terms(size: Size) -> list[Any]:
+    return [[factor, [[a.name, *map(_size, a.arguments)] if a.arguments else a.name for a in product]] for product, factor in size.terms]
+
+
 OWN = {"walk": WALK, "sums": SUMS, "fused": Kernel("fused", _fused)}
 
 
-def module(frozen: Frozen, machine: Machine, identity: bytes) -> bytes:
+def module(frozen: Frozen, machine: Machine, identity: bytes, notes: Mapping[str, bytes]) -> bytes:
     """Builds the module of a frozen program for a machine, which is its plan or that with relaxed vectors."""
     objects = [file_object(kernel, machine) for kernel in (*frozen.kernels, *OWN.values())]
-    return linked(objects, [kernel.name for kernel in frozen.kernels], {name: kernel.name for name, kernel in OWN.items()}, identity)
+    return linked(objects, [kernel.name for kernel in frozen.kernels], {name: kernel.name for name, kernel in OWN.items()}, identity, notes)
 
 
-def write_web(frozen: Frozen, folder: Path, name: str, relaxed: bool, single_file: bool) -> None:
+def write_web(
+    frozen: Frozen, folder: Path, name: str, relaxed: bool, single_file: bool, states: Mapping[str, str], sizes: OpenSizes | None
+) -> None:
     """Writes `<name>.wasm`, with `relaxed` also `<name>.relaxed.wasm`, weights, the loader, its types and a page; or one page with all.
 
+    `states`: those that the program keeps. `sizes`: those of its open dimensions, if it has some.
     Raises PopulusError for a program that 4 GiB of memory do not hold.
     """
     identity = write_weights(frozen, folder, name)
     needed = STACK + (folder / f"{name}.bin").stat().st_size + frozen.form.memory + frozen.form.words.nbytes
     if needed >= MOST:
         raise PopulusError(f"the program needs {needed / 1e9:.1f} GB of memory; wasm32 has 4.3 GB")
-    (folder / f"{name}.wasm").write_bytes(module(frozen, frozen.plan, identity))
+    notes = {} if sizes is None else {"populus.sizes": sizes.note(states)}
+    (folder / f"{name}.wasm").write_bytes(module(frozen, frozen.plan, identity, notes))
     if relaxed:
-        (folder / f"{name}.relaxed.wasm").write_bytes(module(frozen, frozen.plan.relaxed(), identity))
+        (folder / f"{name}.relaxed.wasm").write_bytes(module(frozen, frozen.plan.relaxed(), identity, notes))
     for file in (LOADER, TYPES, PAGE):
         text = (TEMPLATES / file).read_text(encoding="utf-8")
+        if file == LOADER and sizes is not None:
+            text += (TEMPLATES / SIZES).read_text(encoding="utf-8")
         (folder / file).write_text(text.replace("@NAME@", name).replace("@RELAXED@", "relaxed." if relaxed else ""), encoding="utf-8")
     if single_file:
         page = single_page((folder / PAGE).read_text(encoding="utf-8"), folder, name)
