@@ -47,7 +47,7 @@ def _package() -> Any:
     try:
         return import_module("jax")
     except ImportError:
-        raise PopulusError("populus.jax needs JAX: pip install 'populus-tiles[jax]'") from None
+        raise PopulusError("populus.jax needs JAX: pip install jax") from None
 
 
 def jit(

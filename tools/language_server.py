@@ -70,7 +70,7 @@ def server_of(make_context: Callable[[], Context]) -> Any:
         types = import_module("lsprotocol.types")
         language_server = import_module("pygls.lsp.server").LanguageServer
     except ImportError as error:
-        raise PopulusError(f"populus-lsp-server needs pygls: pip install 'populus-tiles[lsp]', or '.[lsp]' in a clone ({error})") from error
+        raise PopulusError(f"populus-lsp-server needs pygls: pip install pygls ({error})") from error
     server, documents = language_server("populus-lsp-server", "1"), Documents(make_context)
 
     def place(document: Any, extent: Extent) -> Any:

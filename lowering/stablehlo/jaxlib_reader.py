@@ -17,7 +17,7 @@ BYTECODE = b"ML\xefR"
 PLACE = "populus.place"
 KEPT = frozenset(["acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "sinh", "tan"])
 """The ops of chlo that stay, on real numbers: `popart` has them."""
-INSTALL = "install jaxlib, which reads it: pip install 'populus-tiles[jax]'"
+INSTALL = "install jaxlib, which reads it: pip install jax"
 
 
 def _mlir(name: str) -> Any:

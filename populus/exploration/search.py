@@ -31,7 +31,7 @@ def chosen(name: str | None, space: Space, points: int) -> str:
     if name != "random" and find_spec("optuna") is None:
         raise PopulusError(
             f"the space has {space.size:,} points, and Optuna, which would choose {points}, is not installed; "
-            "pip install 'populus-tiles[explore]', or take the search random"
+            "pip install optuna, or take the search random"
         )
     return name or "optuna"
 

@@ -13,7 +13,7 @@ import pytest
 
 MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
 needs_mpi = pytest.mark.skipif(
-    MPIEXEC is None or importlib.util.find_spec("mpi4py") is None, reason="mpiexec and mpi4py come with populus-tiles[mpi], not installed"
+    MPIEXEC is None or importlib.util.find_spec("mpi4py") is None, reason="mpiexec and mpi4py are not installed"
 )
 
 

@@ -84,6 +84,19 @@ def test_a_block_of_commands_can_be_pasted_into_any_shell(page):
             assert "`" not in line and not re.search(r"(^|\s)#", line), line
 
 
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_a_comment_stands_on_a_line_before_its_command(page):
+    """Behind a command, zsh takes it for arguments."""
+    for kind, block in re.findall(r"^```(sh|console|shell|bash)\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL):
+        commands = [line for line in block.splitlines() if kind != "console" or line.startswith("$ ")]
+        assert not [line for line in commands if re.search(r"\S\s+# ", line) or re.match(r"#.*`", line)]
+
+
+def test_no_page_and_no_message_installs_what_no_index_has():
+    files = [p for folder in OURS for kind in ("*.py", "*.md") for p in (ROOT / folder).rglob(kind) if p != Path(__file__)]
+    assert not [p for p in [*files, ROOT / "README.md"] if re.search(r"populus-tiles\[", p.read_text())]
+
+
 def test_the_page_of_the_op_interface_names_files_and_passes_that_exist():
     table = text_of(Path("docs/op-interface.md"))
     for row in re.findall(r"^\| `\w+` \|.*\| (.*) \|$", table, re.MULTILINE):

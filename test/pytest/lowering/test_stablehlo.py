@@ -102,7 +102,7 @@ def test_without_jaxlib_the_message_says_what_to_install(tmp_path, monkeypatch):
 
     monkeypatch.setattr(jaxlib_reader, "_mlir", missing)
     found = refusal(one_op("stablehlo.abs %a"), tmp_path)
-    assert found == "FILE: StableHLO in its pretty form; install jaxlib, which reads it: pip install 'populus-tiles[jax]'"
+    assert found == "FILE: StableHLO in its pretty form; install jaxlib, which reads it: pip install jax"
 
 
 def artefact(version: str) -> bytes:

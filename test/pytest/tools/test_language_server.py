@@ -205,7 +205,7 @@ def test_mistakes_of_arguments_and_a_missing_package_are_one_line(monkeypatch: p
     assert language_server.main([]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3
-    assert "pip install 'populus-tiles[lsp]'" in lines[2]
+    assert "pip install pygls" in lines[2]
 
 
 def test_an_editor_that_ends_without_a_word_ends_the_server():
