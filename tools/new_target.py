@@ -65,6 +65,7 @@ MACHINE = machine(
     dram_write_bytes=100.0,
     dram_stream_bytes=160.0,  # read by the few that send an operand to all others
     dram_cycles=475,  # until the first bytes
+    memory="ddr4",  # or gddr6, hbm2: decides the energy of its bytes
     matrix_macs=2048,  # multiply-adds a cycle and phase
     formats=("bf16", "bfp8", "f32"),
     phases={{"bf16": 4, "bfp8": 2, "f32": 4}},  # passes of the multipliers over a format's bits

@@ -24,6 +24,7 @@ IPU_TYPES = (i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64, f16, f32, Float8E4M3F
 FORMATS: dict[str, Attribute | None] = {"bf16": bf16, "f16": f16, "f32": f32, "i8": i8, "i32": i32, "bfp8": None, "bfp4": None}
 FORMAT_BYTES = {"bf16": 2.0, "f16": 2.0, "f32": 4.0, "i8": 1.0, "i32": 4.0, "bfp8": 1 + 1 / 16, "bfp4": 0.5 + 1 / 16}
 FIDELITIES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}  # passes of the multipliers over other bits of the operands
+MEMORIES = ("ddr4", "gddr6", "hbm2")
 # Any integers are moved, and computed by the cores' small processors.
 MOVED = (i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64)
 
@@ -64,6 +65,7 @@ class Mesh:
     dram_write_bytes: float = 0.0  # written by all cores together
     dram_stream_bytes: float = 0.0  # read by the few cores that send a product's operands to all others
     dram_cycles: float = 0.0  # until the first bytes of a read
+    memory: str = ""  # the kind of the DRAM, which decides the energy of its bytes; "": ddr4
     fitted: tuple[str, ...] = ()  # the fields whose numbers were fitted to rows of the calibration
 
     def phases_of(self, element: Attribute, fidelity: str = "") -> int:
@@ -327,7 +329,7 @@ def _impossible_mesh(mesh: Mesh, tiles: Any) -> str | None:
     """Returns the reason why no mesh has these numbers; None if one may."""
     for field in fields(Mesh):
         value: Any = getattr(mesh, field.name)
-        if field.name in ("phases", "fitted", "reads_while_sending"):
+        if field.name in ("phases", "fitted", "reads_while_sending", "memory"):
             continue
         pair = field.name in ("grid", "unpack_bytes", "block")
         numbers = cast("tuple[Any, ...]", value if pair and isinstance(value, tuple) else (value,))
@@ -349,6 +351,11 @@ def _impossible_mesh(mesh: Mesh, tiles: Any) -> str | None:
         return f"dram_tile_bytes = {mesh.dram_tile_bytes} of one core is more than dram_read_bytes = {mesh.dram_read_bytes} of all"
     if unknown := [name for name in mesh.fitted if name not in {f.name for f in fields(Mesh)}]:
         return f"fitted names no field '{unknown[0]}'{did_you_mean(unknown[0], (f.name for f in fields(Mesh)))}"
+    memory: Any = mesh.memory
+    if memory != "" and memory not in MEMORIES:
+        return f"memory = {memory!r}{did_you_mean(str(memory), MEMORIES)}; expected {', '.join(MEMORIES)}"
+    if memory and not mesh.dram_size:
+        return f"memory = {memory!r} without dram_size; a machine without DRAM has no kind of it"
     if mesh.buffers > 2:
         return f"buffers = {mesh.buffers}; expected 1 or 2"
     return None

@@ -67,5 +67,5 @@ def joules(counts: Counts, target: Target, technology: Technology) -> dict[str, 
         "compute": computed * PICO,
         "sram": counts.local * technology.sram_byte(target.tile_bytes) * PICO,
         "exchange": counts.exchanged * technology.wire_byte(target) * PICO,
-        "dram": counts.outside * technology.value("energy", "dram_byte") * PICO,
+        "dram": counts.outside * technology.dram_byte(target) * PICO,
     }

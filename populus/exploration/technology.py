@@ -1,7 +1,7 @@
 """Joules and square millimetres of what a machine has and does: a table by technology, each row with its source.
 
     energy     operations x their energy + bytes of tile memory x sram(tile_bytes) + exchanged bytes x wire x distance
-               + bytes of memory outside x dram
+               + bytes of memory outside x dram (of the machine's kind)
     distance   two thirds of the side of a square of the machine's area: the mean of two places drawn in it, along both sides
     sram       energy of a byte, between the sizes of the table by a power of the size
     area       tiles x (tile_bytes x sram_byte + multiply-adds x mac + tile)
@@ -31,9 +31,14 @@ from populus.lowering.driver.files import decode, read_bytes
 FILE = Path(__file__).with_name("technology.json")
 DEFAULT = "7nm"
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "energy": ("i8_add", "i8_mul", "i32_add", "i32_mul", "f16_add", "f16_mul", "f32_add", "f32_mul", "wire_byte_mm", "dram_byte"),
+    "energy": (
+        *("i8_add", "i8_mul", "i32_add", "i32_mul", "f16_add", "f16_mul", "f32_add", "f32_mul", "wire_byte_mm"),
+        *("dram_byte", "gddr6_byte", "hbm2_byte"),
+    ),
     "area": ("sram_byte", "f16_mac", "f32_mac", "i8_mac", "tile"),
 }
+MEMORIES = {"": "dram_byte", "ddr4": "dram_byte", "gddr6": "gddr6_byte", "hbm2": "hbm2_byte"}  # the row of each kind of DRAM
+OPTIONAL = ("gddr6_byte", "hbm2_byte")  # of a user's file, for machines without such a memory
 UNITS = {"energy": "pJ", "area": "mm2"}
 
 
@@ -97,6 +102,13 @@ class Technology:
         wide = "f32" if is_float(element) else "i32"
         return (self.value("energy", f"{own}_mul") + self.value("energy", f"{wide}_add")) / 2
 
+    def dram_byte(self, target: Target) -> float:
+        """Gives the picojoules of a byte of the memory outside: that of the machine's kind of DRAM, DDR4 if it names none."""
+        kind = target.mesh.memory if target.mesh is not None else ""
+        if ("energy", MEMORIES[kind]) not in self.rows:
+            raise PopulusError(f"technology '{self.name}' has no energy of {MEMORIES[kind]}, the memory of '{target.name}'")
+        return self.value("energy", MEMORIES[kind])
+
     def wire_byte(self, target: Target) -> float:
         """Computes the picojoules of a byte that goes from one tile to another, over the mean distance."""
         return self.value("energy", "wire_byte_mm") * 2 / 3 * math.sqrt(self.area(target))
@@ -153,6 +165,8 @@ def _technology(path: str, name: str, table: Mapping[str, Any]) -> Technology:
             if row not in (*names, "sram_byte"):
                 raise PopulusError(f"{path}: '{kind}' has no row '{row}'{did_you_mean(row, names)}")
         for row in names:
+            if row not in own and row in OPTIONAL:
+                continue
             if row not in own:
                 raise PopulusError(f"{path}: technology '{name}' has no {kind} of {row}; it states {', '.join(names)}")
             rows[kind, row] = _row(path, f"{kind}.{row}", own[row], UNITS[kind])

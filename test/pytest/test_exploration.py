@@ -350,7 +350,7 @@ def test_each_number_of_a_technology_has_a_source_and_estimates_say_so():
     for name in json.loads(FILE.read_text()):
         rows = technology(name).record()["rows"]
         assert len(rows) >= 15 and all(row["source"] and row["unit"] in ("pJ", "mm2") for row in rows)
-        assert sum(row["estimate"] for row in rows) == 6
+        assert sum(row["estimate"] for row in rows) == 8
         for row in rows:
             assert (row["least"] < row["greatest"]) == row["estimate"] == bool(row["bounds"])
             assert row["least"] <= row["value"] <= row["greatest"]
@@ -361,6 +361,24 @@ def test_memory_between_two_rows_costs_between_them():
     table = technology("45nm")
     assert table.sram_byte(8192) == pytest.approx(10 / 8) and table.sram_byte(1 << 20) == pytest.approx(100 / 8)
     assert 10 / 8 < table.sram_byte(16384) < 20 / 8 < table.sram_byte(65536) < table.sram_byte(4 << 20)
+
+
+def test_a_byte_of_memory_outside_costs_what_its_kind_does():
+    table = technology()
+    ours = table.dram_byte(PRESETS["n150"])
+    assert table.dram_byte(PRESETS["p150"]) == ours == table.value("energy", "gddr6_byte") == pytest.approx(415 / 8, rel=1e-3)
+    assert table.dram_byte(PRESETS["gc200"]) == 1300 / 8, "DDR4 of the host"
+    assert (table.bounded(False).dram_byte(PRESETS["n150"]), table.bounded(True).dram_byte(PRESETS["n150"])) == (350 / 8, 480 / 8)
+
+
+def test_a_technology_without_the_memory_of_a_machine_is_one_line(tmp_path):
+    table = json.loads(FILE.read_text())["7nm"]
+    del table["energy"]["gddr6_byte"]
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"mine": table}))
+    assert technology(path).dram_byte(PRESETS["gc200"]) == 1300 / 8
+    with pytest.raises(PopulusError, match="technology 'mine' has no energy of gddr6_byte, the memory of 'n150'"):
+        technology(path).dram_byte(PRESETS["n150"])
 
 
 def test_energy_is_the_sum_of_what_was_counted(explored):

@@ -35,6 +35,7 @@ N150 = machine(
     dram_write_bytes=104.0,  # half of the columns by each network, 52 a cycle by network 0. LL; TT matmul program factory
     dram_stream_bytes=190.0,  # an interleaved product that DRAM bounds. TT tech_reports/LLMs/llms.md
     dram_cycles=475,  # a read of 2 KiB. LL
+    memory="gddr6",  # ISA DRAMTile
     block=(32, 32),
     matrix_macs=2048,  # 8 x 16 times 16 x 16 a cycle. ISA MatrixUnit.md
     formats=("bf16", "bfp8", "bfp4", "f32", "i8", "i32"),

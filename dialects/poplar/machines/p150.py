@@ -31,6 +31,7 @@ P150 = machine(
     dram_write_bytes=204.0,  # LL, DRAM Interleaved All to All, network 1
     dram_stream_bytes=310.0,  # as for all cores: no other figure was found
     dram_cycles=548,  # a read of 2 KiB. LL
+    memory="gddr6",  # BHD: tt-metal `Saturating_DRAM_bandwidth_Blackhole.md`
     block=(32, 32),
     matrix_macs=2048,  # ISA MatrixUnit.md, which holds for both
     formats=("bf16", "bfp8", "bfp4", "f32", "i8", "i32"),

@@ -67,6 +67,8 @@ def test_both_families_answer_the_same_questions():
         ({"phases": {"bf16": 5, "f32": 2}}, "machine 'edge': phases of bf16 = 5; expected 1 to 4"),
         ({"dram_size": 2**30}, "machine 'edge': dram_size without dram_tile_bytes; expected all of dram_size"),
         ({**DRAM, "dram_tile_bytes": 50.0}, "machine 'edge': dram_tile_bytes = 50.0 of one core is more than dram_read_bytes = 40.0"),
+        ({**DRAM, "memory": "gddr5"}, "machine 'edge': memory = 'gddr5'; did you mean 'gddr6'\\?; expected ddr4, gddr6, hbm2"),
+        ({"memory": "gddr6"}, "machine 'edge': memory = 'gddr6' without dram_size; a machine without DRAM has no kind of it"),
         ({"fitted": ("pack_byte",)}, "machine 'edge': fitted names no field 'pack_byte'; did you mean 'pack_bytes'"),
         ({"reserved_bytes": 2**20}, "machine 'edge': reserved_bytes = 1048576 is not less than the tile's memory"),
         ({"tiles": 16.0}, "machine 'edge': tiles = 16.0; expected a whole number"),
