@@ -117,6 +117,19 @@ def whole(least: int) -> Callable[[str], int]:
     return parse
 
 
+def known_to(look_up: Callable[[str], object]) -> Callable[[str], str]:
+    """Makes the type of an option that is a name: one for which `look_up` raises no PopulusError."""
+
+    def parse(text: str) -> str:
+        try:
+            look_up(text)
+        except PopulusError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+        return text
+
+    return parse
+
+
 def amount(text: str) -> float:
     """Parses an option that is a finite number from 0 on."""
     try:

@@ -14,11 +14,11 @@ from populus.dialects.poplar.target import PARTIALS
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.output_files import check_places, replacing
 from populus.lowering.popart.loss import LOSS_NAMES
-from populus.lowering.popart.optimize import OPTIMIZERS
+from populus.lowering.popart.optimize import OPTIMIZERS, optimizer_of
 from populus.program.options import CHOICES
 from populus.runtime.ranks import world
 from populus.tools.arrays import read_arrays
-from populus.tools.command import UsageError, amount, dims_of, whole
+from populus.tools.command import UsageError, amount, dims_of, known_to, whole
 from populus.tools.output import Terminal
 from populus.tools.run import ENGINE
 from populus.training.curves import svg
@@ -40,10 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", required=True, metavar="FILE.npz", help="arrays by the names of the inputs, and one called labels")
     add("--validate", metavar="FILE.npz", help="evaluate on these samples after each epoch")
     add("--labels", metavar="NAME", help="the name of the labels' array (labels)")
-    add("--loss", default="cross_entropy", metavar="LOSS", help=f"{', '.join(LOSS_NAMES)} (cross_entropy)")
+    add("--loss", default="cross_entropy", choices=LOSS_NAMES, metavar="LOSS", help=f"{', '.join(LOSS_NAMES)} (cross_entropy)")
     add("--output", metavar="NAME", help="the output that the loss reads")
     add("--axis", type=int, metavar="N", help="the dimension of the classes (1)")
-    add("--optimizer", default="adam", metavar="OPT", help=f"{', '.join(OPTIMIZERS)} (adam)")
+    add("--optimizer", type=known_to(optimizer_of), default="adam", metavar="OPT", help=f"{', '.join(OPTIMIZERS)} (adam)")
     add("--lr", type=amount, metavar="X", help="the learning rate (PyTorch's default)")
     add("--schedule", default="constant", choices=SCHEDULES, help="constant (default), or cosine or linear down to a rate of 0")
     add("--hyper", action="append", default=[], metavar="NAME=X", help="another hyperparameter, such as weight_decay=0.01")

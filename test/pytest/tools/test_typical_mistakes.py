@@ -8,7 +8,9 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import populus as package
 from populus.dialects.support.diagnostics import no_file
@@ -39,6 +41,7 @@ TEXT = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 """
 
 RUN = ("run", "digits.onnx")
+TRAIN = ("train", "digits.onnx", "--data", "name.npz")
 MISTAKES = {
     "a file that is not there": (("run", "digitz.onnx"), 1, "digitz.onnx: no such file; did you mean 'digits.onnx'?"),
     "a misspelt net": (("run", "squeezenett"), 1, "did you mean 'squeezenet'?"),
@@ -68,7 +71,43 @@ MISTAKES = {
     "nothing to run": (("run",), 2, "MODEL"),
     "nothing at all": ((), 2, "COMMAND"),
     "an input that is no file": ((*RUN, "--inputs", "."), 1, "expected one .npz file"),
+    "a misspelt optimizer": ((*TRAIN, "--optimizer", "adm"), 2, "no optimizer 'adm'; did you mean 'adam'?"),
+    "a misspelt loss": ((*TRAIN, "--loss", "cross_entrop"), 2, "did you mean 'cross_entropy'?"),
+    "an array that no input takes": ((*RUN, "--inputs", "extra.npz"), 1, "the model has no input 'labels'; there are image"),
+    "a dimension that is open": (("run", "open.onnx"), 1, "its dimension 'n' is open; bind it with --dim n=N"),
+    "a dimension that is not there": (("run", "open.onnx", "--dim", "m=4"), 1, "there is no dimension 'm' to bind; the model has n"),
+    "a dimension that is no number": (
+        ("run", "open.onnx", "--dim", "n=zero"),
+        2,
+        "expected NAME=N or NAME=LEAST..GREATEST, such as --dim batch=1",
+    ),
+    "a dimension that is too large": (
+        ("run", "open.onnx", "--dim", "n=100000000000"),
+        1,
+        "400000000000 elements; a tensor has at most 2^33",
+    ),
+    "an empty model": (("run", "empty.onnx"), 1, "empty.onnx: this is not an ONNX model: there is no graph in its 0 bytes"),
+    "a misspelt op in a text": (("run", "op.mlir"), 1, "op.mlir:2:3: there is no op 'popart.rellu'; did you mean 'popart.relu'?"),
+    "an op of another's": (("run", "custom.onnx"), 1, "in the custom domain 'org.example'; give the file that defines it with --load"),
+    "a file of ops with a wrong syntax": (("check-op", "syntax.py"), 1, "syntax.py:1: SyntaxError: invalid syntax"),
+    "a file of ops with a wrong import": (
+        ("check-op", "import.py"),
+        1,
+        "import.py:1: ModuleNotFoundError: No module named 'populus.custm'",
+    ),
+    "a file without ops": (("check-op", "none.py"), 1, "an op is a class with @irdl_op_definition and a name"),
+    "a machine without tiles": (("targets", "--load", "zero.py"), 1, "machine 'edge': tiles = 0; expected at least 1"),
+    "a model that does not fit": (("run", "squeezenet", "--target", "gc200", "--tiles", "4"), 1, "use more of its 1,472 tiles"),
+    "weights that are missing": (("run", "outside.onnx"), 1, "'w' is in the file 'outside.bin', which is missing in ."),
+    "outputs into no folder": ((*RUN, "--outputs", "none/x.npz"), 1, "none/x.npz: cannot be written: there is no folder"),
 }
+
+
+def model(node: NodeProto, shape: list[int | str], *weights: TensorProto) -> ModelProto:
+    """Makes a model of one node, whose input and output have one shape."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy")
+    domains = [helper.make_opsetid("", 17), *([helper.make_opsetid(node.domain, 1)] if node.domain else [])]
+    return helper.make_model(helper.make_graph([node], "g", [x], [y], list(weights)), opset_imports=domains, ir_version=8)
 
 
 @pytest.fixture
@@ -89,6 +128,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez("dtype.npz", image=np.zeros((1, 1, 8, 8)))
     np.savez("name.npz", imag=np.zeros((1, 1, 8, 8), np.float32))
     np.save("one.npy", np.zeros(3))
+    np.savez("extra.npz", image=np.zeros((1, 1, 8, 8), np.float32), labels=np.zeros(1))
+    rows, weights = ["n", 4], numpy_helper.from_array(np.ones((64, 64), np.float32), "w")
+    onnx.save(model(helper.make_node("Relu", ["x"], ["y"]), rows), "open.onnx")
+    onnx.save(model(helper.make_node("Cap", ["x"], ["y"], domain="org.example", name="cap"), [4]), "custom.onnx")
+    product = model(helper.make_node("MatMul", ["x", "w"], ["y"]), [4, 64], weights)
+    onnx.save(product, "outside.onnx", save_as_external_data=True, location="outside.bin", size_threshold=0)
+    Path("outside.bin").unlink()
+    Path("empty.onnx").touch()
+    Path("op.mlir").write_text(TEXT.replace("relu %xs", "rellu %x"))
+    for name, content in (("syntax", "class Op(:\n"), ("import", "from populus.custm import *\n"), ("none", "x = 1\n")):
+        Path(f"{name}.py").write_text(content)
+    Path("zero.py").write_text(MACHINE.format(fields="clock_hz=1e9, tiles=0"))
     return tmp_path
 
 
