@@ -25,6 +25,7 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp, TensorType, f16, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from benchmarks.mesh_rows import spearman
 from populus.dialects.data import constant
 from populus.dialects.poplar import GraphOp
 from populus.dialects.poplar.target import Spec
@@ -376,6 +377,16 @@ def summary(found: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def ranks(found: Sequence[Row]) -> str:
+    """Formats Spearman's coefficient of predicted and measured cycles, which tells whether points stand in the right order."""
+    lines = ["| rows | number | Spearman's coefficient |", "|---|---|---|"]
+    for name, element in (("product", "f16"), ("product", "f32"), ("vertex", ""), ("convolution", "")):
+        own = [r for r in found if r.kind == name and r.workload.endswith(element)]
+        rank = spearman([r.predicted for r in own], [r.measured for r in own])
+        lines.append(f"| {f'{name} {element}'.strip()} | {len(own)} | {rank:.3f} |")
+    return "\n".join(lines)
+
+
 def table(found: Sequence[Row]) -> str:
     """Formats the table of all rows."""
     lines = ["| workload | machine | measured | predicted | ratio | source | used |", "|---|---|---|---|---|---|---|"]
@@ -388,6 +399,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.calibration")
     parser.add_argument("--networks", action="store_true", help="whole networks too, which takes minutes")
     parser.add_argument("--plans", action="store_true", help="products with the planner's own plans, for fewest cycles")
+    parser.add_argument("--ranks", action="store_true", help="how well predictions order the rows of each kind")
     parser.add_argument("--machine", metavar="NAME", help="a mesh, which --rows judge")
     parser.add_argument("--fields", action="store_true", help="and what each field of the mesh moves")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="a file of measurements of meshes")
@@ -407,6 +419,9 @@ def main() -> None:
         even = [evenness(element, k) for element in ("f32", "f16") for k in SIZES]
         print(f"\n{even_table(even)}")
         sys.exit(not all(e.is_even for e in even))
+    if args.ranks:
+        print(ranks(rows()))
+        return
     found = rows() + (networks() if args.networks else [])
     print(f"{summary(found)}\n\n{table(found)}")
 

@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from benchmarks import mesh_models, mesh_ops, mesh_traffic
 from benchmarks.mesh_products import Product, nanoseconds, planned
 from populus.dialects.poplar.target import Target, make_target
@@ -26,6 +29,7 @@ OURS = {
     "n150": ("n150", "wormhole, 64 cores"),
     "p150": ("p150", "p100", "p100/p150 (110 cores)", "blackhole", "blackhole, 64 cores"),
 }
+OWN = "our plan over the better published one, by the model"
 NEAR = 0.25  # a product is predicted within it
 
 
@@ -38,11 +42,17 @@ class Line:
     ratios: Sequence[float]
     rows: int
     unread: Sequence[str] = ()  # rows whose numbers no formula could read, and why
+    measured: Sequence[float] = ()  # of each ratio
 
     @property
     def error(self) -> float:
         """The mean distance of the ratios from 1."""
         return sum(abs(r - 1) for r in self.ratios) / len(self.ratios)
+
+    @property
+    def rank(self) -> float:
+        """Spearman's coefficient of what is predicted and what was measured."""
+        return spearman([ratio * value for ratio, value in zip(self.ratios, self.measured, strict=True)], self.measured)
 
     @property
     def mean(self) -> float:
@@ -118,7 +128,7 @@ LINES: dict[str, tuple[Callable[[Row], bool], Callable[[Row, Target], float | No
     "products, the row's own plan, time": (_is("gemm", "matmul manual"), _time),
     "products, the library's rule, cycles": (_is("gemm", "matmul oob"), _cycles),
     "the same, without anomalies": (_plain, _cycles),
-    "our plan over the better published one, by the model": (_is("gemm"), _own),
+    OWN: (_is("gemm"), _own),
     "network": (_is("noc"), lambda row, target: _ratio(mesh_traffic.predicted(row, target), row["value"])),
     "DRAM": (_is("dram"), lambda row, target: _ratio(mesh_traffic.predicted(row, target), row["value"])),
     "convolutions": (_is("conv"), _op),
@@ -130,6 +140,27 @@ LINES: dict[str, tuple[Callable[[Row], bool], Callable[[Row, Target], float | No
     "networks, kernels alone": (lambda row: row["kind"] == "model" and "device" in row["metric"], _model),
     "networks, decoding": (lambda row: row["kind"] == "model" and "decode" in row["metric"], _model),
 }
+
+
+# The column that a line's predictions are of, if it is not the value.
+_CYCLES = ("products, the row's own plan, cycles", "products, the library's rule, cycles", "the same, without anomalies")
+MEASURED: dict[str, str] = dict.fromkeys(_CYCLES, "device_cycles")
+
+
+def spearman(predicted: Sequence[float], measured: Sequence[float]) -> float:
+    """Computes Spearman's coefficient: the correlation of places, equal numbers sharing the mean of theirs."""
+    places: list[NDArray[np.float64]] = []
+    for values in (predicted, measured):
+        _, inverse, counts = np.unique(np.asarray(values, float), return_inverse=True, return_counts=True)
+        places.append((np.cumsum(counts) - (counts - 1) / 2)[inverse])
+    return float(np.corrcoef(*places)[0, 1])
+
+
+def ranks(lines: Iterable[Line]) -> str:
+    """Formats Spearman's coefficient of each kind of rows that has five or more."""
+    head = "| rows | use | number | Spearman's coefficient |\n|---|---|---|---|"
+    good = [line for line in lines if len(line.ratios) >= 5 and line.name != OWN]
+    return "\n".join((head, *(f"| {line.name} | {line.use} | {len(line.ratios)} | {line.rank:.3f} |" for line in good)))
 
 
 def judged(rows: Iterable[Row], target: Target, names: Collection[str] = tuple(LINES)) -> list[Line]:
@@ -148,8 +179,9 @@ def judged(rows: Iterable[Row], target: Target, names: Collection[str] = tuple(L
             chosen = [row for row in own if row["use"] == use and selects(row)]
             found = [_checked(ratio, row, target) for row in chosen]
             if chosen:
-                ratios = [r for r in found if isinstance(r, float)]
-                lines.append(Line(name, use, ratios, len(chosen), [r for r in found if isinstance(r, str)]))
+                good = [(r, float(row[MEASURED.get(name, "value")])) for r, row in zip(found, chosen, strict=True) if isinstance(r, float)]
+                unread = [r for r in found if isinstance(r, str)]
+                lines.append(Line(name, use, [r for r, _ in good], len(chosen), unread, [value for _, value in good]))
     return lines
 
 
@@ -206,4 +238,5 @@ def report(file: Path, name: str, fields: bool = False) -> str:
         more = (f"\n| network on {name} | quantity | published | predicted | ratio |\n|---|---|---|---|---|", *networks, *more)
     unread = dict.fromkeys(why for line in lines for why in line.unread)
     more = (*(f"not read: {why}" for why in unread), *more)
+    more = ("\n" + ranks(lines), *more)
     return "\n".join((head, *map(str, lines), f"\nfitted to replayed products with their own plan, `fit`: {fitted}", *more))

@@ -194,3 +194,15 @@ def test_a_decoder_s_token_waits_for_its_weights_in_proportion():
     few, many = (sum(mesh_models.decoder(on, net, 1, bytes, mesh_models.BFP8)) for bytes in (mesh_models.BFP8, mesh_models.BF16))
     blocks = 3 * net.layers * net.hidden * net.inner / 1024
     assert many - few == pytest.approx(blocks * (mesh_models.BF16 / 267 - on.request), rel=0.01)
+
+
+def test_places_are_correlated_and_equal_numbers_share_theirs():
+    assert mesh_rows.spearman([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
+    assert mesh_rows.spearman([4, 3, 2, 1], [10, 20, 30, 40]) == pytest.approx(-1)
+    assert mesh_rows.spearman([1, 2, 2, 3], [1, 3, 2, 4]) == pytest.approx(0.9487, abs=1e-4)  # by hand: 4.5 / sqrt(4.5 * 5)
+
+
+@pytest.mark.parametrize("target", [N150, P150], ids=lambda t: t.name)
+def test_products_are_predicted_in_the_order_of_their_measurements(target: Any):
+    lines = [line for line in mesh_rows.judged(mesh_rows.read(OURS), target) if line.name != mesh_rows.OWN]
+    assert lines and all(line.rank >= 0.95 for line in lines)
