@@ -23,8 +23,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import expr
 from populus.dialects.base.tensor_op import HIGH_VALUE
-from populus.dialects.expr import Arg, Expr, cast, equal, maximum, minimum, select
+from populus.dialects.expr import Arg, Expr, cast, equal, select
 from populus.dialects.popart import calls
+from populus.dialects.popart import optimizer_formulas as formulas
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.support.constraints import choice, flag
 from populus.dialects.support.element_types import is_float, shape_of, tensor
@@ -107,50 +108,15 @@ class OptimizerOp(PopartOp):
         return [weight, *states]
 
 
-def decayed(b: Builder, g: SSAValue, w: SSAValue, decay: SSAValue) -> SSAValue:
-    """Adds the gradient of `decay / 2 |w|^2` to g."""
-    return mapped(b, lambda g, w, d: g + d * w, g, w, decay)
-
-
-def shrunk(b: Builder, w: SSAValue, rate: SSAValue, decay: SSAValue) -> SSAValue:
-    """Computes `w (1 - rate decay)`: a decay of the weight itself, which passes the gradient by."""
-    return mapped(b, lambda w, r, d: w * (1 - r * d), w, rate, decay)
-
-
-def averaged(b: Builder, a: SSAValue, x: SSAValue, rest: SSAValue) -> SSAValue:
-    """Computes the running average `beta a + (1 - beta) x`."""
-    return mapped(b, lambda a, x, c: a + c * (x - a), a, x, rest)
-
-
-def averaged_square(b: Builder, a: SSAValue, x: SSAValue, rest: SSAValue) -> SSAValue:
-    """Computes the running average of squares, `beta a + (1 - beta) x^2`."""
-    return mapped(b, lambda a, x, c: a + c * (x * x - a), a, x, rest)
-
-
-def summed_square(b: Builder, s: SSAValue, x: SSAValue) -> SSAValue:
-    """Computes the sum of squares `s + x^2`."""
-    return mapped(b, lambda s, x: s + x * x, s, x)
-
-
 def adadelta(b: Builder, u: SSAValue, v: SSAValue, d: SSAValue, epsilon: SSAValue, rest: SSAValue) -> tuple[SSAValue, SSAValue]:
-    """Computes `x = sqrt(u + epsilon) / sqrt(v + epsilon) d`, and the new running average u of x^2."""
-    x = mapped(b, lambda u, v, d, e: expr.sqrt(u + e) / expr.sqrt(v + e) * d, u, v, d, epsilon)
-    return x, averaged_square(b, u, x, rest)
+    """Computes Adadelta's step x, and the new running average u of x^2."""
+    x = mapped(b, formulas.adadelta, u, v, d, epsilon)
+    return x, mapped(b, formulas.average_square, u, x, rest)
 
 
 def counted(b: Builder, step: SSAValue) -> SSAValue:
     """Adds 1 to the count of steps."""
     return mapped(b, lambda t: t + 1, step)
-
-
-def correction(t: Expr, rest: Expr) -> Expr:
-    """Computes `1 - beta^t`, accurately for beta near 1."""
-    return -expr.expm1(t * expr.log1p(-rest))
-
-
-def trust(p: Expr, q: Expr, limit: Expr | float) -> Expr:
-    """Computes `min(sqrt(p), limit) / sqrt(q)`, the ratio of two norms from their squares; 1 where one is 0. Source: You et al., 2020."""
-    return select(minimum(expr.sqrt(p), limit) / expr.sqrt(q), 1.0, (p > 0) & (q > 0))
 
 
 @irdl_op_definition
@@ -161,14 +127,14 @@ class SgdOp(OptimizerOp):
     SCALARS: ClassVar = ("rate", "decay")
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
-        return [mapped(b, lambda w, g, r, d: w - r * (g + d * w), w, g, self.rate, self.decay)]
+        return [mapped(b, lambda w, g, r, d: formulas.descend(w, formulas.plus_decay(g, w, d), r), w, g, self.rate, self.decay)]
 
 
 def stepped(b: Builder, w: SSAValue, d: SSAValue, v: SSAValue, op: MomentumOp | VelocityOp) -> SSAValue:
     """Builds `w - rate v`, or `w - rate (d + momentum v)` with `nesterov`."""
     if op.nesterov:
         return mapped(b, lambda w, d, v, m, r: w - r * (d + m * v), w, d, v, op.momentum, op.rate)
-    return mapped(b, lambda w, v, r: w - r * v, w, v, op.rate)
+    return mapped(b, formulas.descend, w, v, op.rate)
 
 
 @irdl_op_definition
@@ -184,7 +150,7 @@ class MomentumOp(OptimizerOp):
     nesterov = flag()
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
-        d = decayed(b, g, w, self.decay)
+        d = mapped(b, formulas.plus_decay, g, w, self.decay)
         first = mapped(b, lambda t: equal(t, 0.0), self.step)
         v = mapped(b, lambda v, d, m, p, f: select(d, m * v + (1 - p) * d, f), self.velocity, d, self.momentum, self.damping, first)
         return [stepped(b, w, d, v, self), v, counted(b, self.step)]
@@ -200,7 +166,7 @@ class VelocityOp(OptimizerOp):
     nesterov = flag()
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
-        d = decayed(b, g, w, self.decay)
+        d = mapped(b, formulas.plus_decay, g, w, self.decay)
         v = mapped(b, lambda v, d, m, p: m * v + (1 - p) * d, self.velocity, d, self.momentum, self.damping)
         return [stepped(b, w, d, v, self), v]
 
@@ -215,11 +181,11 @@ class _AdamOp(OptimizerOp):
     def moments(self, b: Builder, g: SSAValue) -> tuple[SSAValue, SSAValue, SSAValue, SSAValue]:
         """Builds the new averages and step, and `m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + epsilon)`."""
         t = counted(b, self.step)
-        m, v = averaged(b, self.mean, g, self.rest1), averaged_square(b, self.square, g, self.rest2)
+        m, v = mapped(b, formulas.average, self.mean, g, self.rest1), mapped(b, formulas.average_square, self.square, g, self.rest2)
         if self.biased:
-            return m, v, t, mapped(b, lambda m, v, e: m / (expr.sqrt(v) + e), m, v, self.epsilon)
-        c1, c2 = (mapped(b, correction, t, rest) for rest in (self.rest1, self.rest2))
-        x = mapped(b, lambda m, v, c1, c2, e: (m / c1) / (expr.sqrt(v) / expr.sqrt(c2) + e), m, v, c1, c2, self.epsilon)
+            return m, v, t, mapped(b, formulas.adam, m, v, self.epsilon)
+        c1, c2 = (mapped(b, formulas.correction, t, rest) for rest in (self.rest1, self.rest2))
+        x = mapped(b, formulas.corrected_adam, m, v, c1, c2, self.epsilon)
         return m, v, t, x
 
 
@@ -233,8 +199,8 @@ class AdamOp(_AdamOp):
     name = "train.adam"
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
-        m, v, t, x = self.moments(b, decayed(b, g, w, self.decay))
-        return [mapped(b, lambda w, x, r: w - r * x, w, x, self.rate), m, v, t]
+        m, v, t, x = self.moments(b, mapped(b, formulas.plus_decay, g, w, self.decay))
+        return [mapped(b, formulas.descend, w, x, self.rate), m, v, t]
 
 
 @irdl_op_definition
@@ -248,7 +214,7 @@ class AdamWOp(_AdamOp):
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         m, v, t, x = self.moments(b, g)
-        return [mapped(b, lambda w, x, r: w - r * x, shrunk(b, w, self.rate, self.decay), x, self.rate), m, v, t]
+        return [mapped(b, formulas.descend, mapped(b, formulas.shrink, w, self.rate, self.decay), x, self.rate), m, v, t]
 
 
 @irdl_op_definition
@@ -263,10 +229,10 @@ class LambOp(_AdamOp):
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
         m, v, t, x = self.moments(b, g)
-        x = decayed(b, x, w, self.decay)
+        x = mapped(b, formulas.plus_decay, x, w, self.decay)
         sizes = [calls.reduce(b, "square_add", value, range(len(calls.shape(w)))) for value in (w, x)]
-        rate = mapped(b, lambda p, q, r, k: r * trust(p, q, k), *sizes, self.rate, self.limit)
-        return [mapped(b, lambda w, x, r: w - r * x, w, x, rate), m, v, t]
+        rate = mapped(b, lambda p, q, r, k: r * formulas.trust(p, q, k), *sizes, self.rate, self.limit)
+        return [mapped(b, formulas.descend, w, x, rate), m, v, t]
 
 
 @irdl_op_definition
@@ -281,15 +247,15 @@ class AdaMaxOp(_AdamOp):
     outside = flag()
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
-        d, t = decayed(b, g, w, self.decay), counted(b, self.step)
-        m = averaged(b, self.mean, d, self.rest1)
+        d, t = mapped(b, formulas.plus_decay, g, w, self.decay), counted(b, self.step)
+        m = mapped(b, formulas.average, self.mean, d, self.rest1)
         if self.outside:
-            u = mapped(b, lambda u, d, c: maximum(u - c * u, expr.absolute(d)), self.square, d, self.rest2)
+            u = mapped(b, lambda u, d, c: formulas.decayed_max(u, expr.absolute(d), c), self.square, d, self.rest2)
             below = mapped(b, lambda u, e: u + e, u, self.epsilon)
         else:
-            u = mapped(b, lambda u, d, c, e: maximum(u - c * u, expr.absolute(d) + e), self.square, d, self.rest2, self.epsilon)
+            u = mapped(b, lambda u, d, c, e: formulas.decayed_max(u, expr.absolute(d) + e, c), self.square, d, self.rest2, self.epsilon)
             below = u
-        rate = mapped(b, lambda r, t, c: r / correction(t, c), self.rate, t, self.rest1)
+        rate = mapped(b, lambda r, t, c: r / formulas.correction(t, c), self.rate, t, self.rest1)
         return [mapped(b, lambda w, m, u, r: w - r * (m / u), w, m, below, rate), m, u, t]
 
 
@@ -312,19 +278,22 @@ class RmsPropOp(OptimizerOp):
     squares = choice(("average", "sum"), "average")
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
-        d = decayed(b, g, w, self.decay)
-        v = summed_square(b, self.square, d) if self.squares == "sum" else averaged_square(b, self.square, d, self.rest)
+        d = mapped(b, formulas.plus_decay, g, w, self.decay)
+        if self.squares == "sum":
+            v = mapped(b, formulas.sum_square, self.square, d)
+        else:
+            v = mapped(b, formulas.average_square, self.square, d, self.rest)
         a, spread = self.mean, v
         if self.moving:
             x, a = adadelta(b, a, v, d, self.epsilon, self.rest)
             n = mapped(b, lambda n, x, k: k * n + x, self.velocity, x, self.momentum)
-            return [mapped(b, lambda w, n, r: w - r * n, w, n, self.rate), v, a, n]
+            return [mapped(b, formulas.descend, w, n, self.rate), v, a, n]
         if self.centered:
-            a = averaged(b, self.mean, d, self.rest)
+            a = mapped(b, formulas.average, self.mean, d, self.rest)
             spread = mapped(b, lambda v, a: v - a * a, v, a)
         below = (lambda s, e: expr.sqrt(s + e)) if self.inside else (lambda s, e: expr.sqrt(s) + e)
         n = mapped(b, lambda n, d, s, e, k: k * n + d / below(s, e), self.velocity, d, spread, self.epsilon, self.momentum)
-        return [mapped(b, lambda w, n, r: w - r * n, w, n, self.rate), v, a, n]
+        return [mapped(b, formulas.descend, w, n, self.rate), v, a, n]
 
 
 @irdl_op_definition
@@ -339,8 +308,8 @@ class AdagradOp(OptimizerOp):
     SCALARS: ClassVar = ("rate", "decay", "slowing", "epsilon")
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
-        d = decayed(b, g, w, self.decay)
-        s = summed_square(b, self.square, d)
+        d = mapped(b, formulas.plus_decay, g, w, self.decay)
+        s = mapped(b, formulas.sum_square, self.square, d)
         rate = mapped(b, lambda r, t, k: r / (1 + t * k), self.rate, self.step, self.slowing)
         weight = mapped(b, lambda w, d, s, e, r: w - r * (d / (expr.sqrt(s) + e)), w, d, s, self.epsilon, rate)
         return [weight, s, counted(b, self.step)]
@@ -358,7 +327,7 @@ class AdadeltaOp(OptimizerOp):
     SCALARS: ClassVar = ("rate", "decay", "rest", "epsilon")
 
     def update(self, b: Builder, w: SSAValue, g: SSAValue) -> Sequence[SSAValue]:
-        d = decayed(b, g, w, self.decay)
-        v = averaged_square(b, self.square, d, self.rest)
+        d = mapped(b, formulas.plus_decay, g, w, self.decay)
+        v = mapped(b, formulas.average_square, self.square, d, self.rest)
         x, u = adadelta(b, self.moved, v, d, self.epsilon, self.rest)
-        return [mapped(b, lambda w, x, r: w - r * x, w, x, self.rate), v, u]
+        return [mapped(b, formulas.descend, w, x, self.rate), v, u]

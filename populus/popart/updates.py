@@ -14,7 +14,8 @@ from xdsl.rewriter import InsertPoint
 from populus.dialects import popart
 from populus.dialects.expr import Arg, cast, maximum, sqrt
 from populus.dialects.popart import calls, train
-from populus.dialects.popart.optimizer import decayed, shrunk
+from populus.dialects.popart import optimizer_formulas as formulas
+from populus.dialects.popart.optimizer import mapped
 from populus.dialects.signature import state_names
 from populus.dialects.support.diagnostics import PopulusError, named
 from populus.dialects.support.element_types import dtype_of, element_of, tensor
@@ -172,9 +173,9 @@ def module_of(optimizer: Optimizer, weights: Arrays, copies: int = 1, parts: int
         scalars = {name: given[f"{name}/{w}"] for name in formula.op.SCALARS}
         weight, g = _as(b, given[w], f32), gradients[w]
         if formula.decay == "weight":
-            weight = shrunk(b, weight, scalars["rate"], scalars["decay"])
+            weight = mapped(b, formulas.shrink, weight, scalars["rate"], scalars["decay"])
         elif formula.decay == "gradient":
-            g = decayed(b, g, weight, scalars["decay"])
+            g = mapped(b, formulas.plus_decay, g, weight, scalars["decay"])
         if formula.decay != "op":
             scalars["decay"] = calls.fill(b, 0, f32)
         old = [_as(b, given[name], f32) for name in states[w]]

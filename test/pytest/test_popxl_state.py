@@ -7,7 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import populus
 from populus import popxl
+from populus.dialects.popart import train
 from populus.dialects.support.diagnostics import PopulusError
 from populus.popxl import ops
 from populus.popxl.internals.regions import Region
@@ -342,6 +344,31 @@ def test_adam_s_updater_counts_its_steps():
         found = running.run()[out]
         assert running.get_tensor_data(step) == 2
     assert found == pytest.approx((0.2 / (1 - 0.9**2)) / (np.sqrt(0.09 / (1 - 0.99**2)) + 1e-3), rel=1e-5)
+
+
+def test_adam_in_popxl_is_the_optimizer_s_op_bit_for_bit():
+    """Both take their formulas from one place; beta is no f32 number, so `1 - beta` of f32 would differ."""
+    rng, beta = np.random.default_rng(4), (0.9, 0.999)
+    w, g, m = (rng.standard_normal((3, 4)).astype(np.float32) for _ in range(3))
+    v, ir = m * m, popxl.Ir()
+    with ir.main_graph:
+        weight, gradient, mean, square, step = (popxl.variable(a) for a in (w, g, m, v, np.float32(4)))
+        ops.var_updates.accumulate_moving_average_(mean, gradient, beta[0])
+        ops.var_updates.accumulate_moving_average_square_(square, gradient, beta[1])
+        x = ops.var_updates.adam_updater(mean, square, None, step, None, *beta, 1e-6)
+        outs = stored(weight - x * 0.01), stored(mean), stored(square)
+    with session(ir) as running:
+        found = running.run()
+    with populus.Builder() as b:
+        state = {"w": w, "g": g, "mean": m, "square": v, "step": np.float32(4)}
+        scalars = {"rate": 0.01, "decay": 0, "rest1": 1 - beta[0], "rest2": 1 - beta[1], "epsilon": 1e-6}
+        for name, value in zip(
+            ("w", "m", "v"), b.op(train.AdamOp, *map(b.constant, [*state.values(), *map(np.float32, scalars.values())]))
+        ):
+            b.output(name, value)
+    expected = populus.compile(b.module(), tiles=2, target="gc200", engine="numpy").run({})
+    for out, array in zip(outs, expected.values()):
+        np.testing.assert_array_equal(found[out], array)
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 1)], ids=str)

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar, cast
 
+from populus.dialects.expr import Arg, Expr
+from populus.dialects.popops import MapOp
 from populus.dialects.support.element_types import element_of
 from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph
@@ -26,6 +28,16 @@ def emit(op: str, *operands: Tensor | None, **properties: Any) -> Tensor:
             raise WrongType(f"{op} takes tensors, not {t!r}; make one by popxl.constant")
     (value, *_) = graph.op(op, *(None if t is None else t.ssa for t in operands), **properties)
     return graph.tensor(value, f"{op}_out")
+
+
+def mapped(formula: Callable[..., Expr], *values: Tensor | float) -> Tensor:
+    """Gives a formula of tensors of one element type, or of one element, and numbers, in the current graph."""
+    graph, tensors = get_current_graph(), [v for v in values if isinstance(v, Tensor)]
+    arguments = iter(Arg(i) for i in range(1, len(tensors) + 1))
+    made = MapOp(*(t.ssa for t in tensors), expr=formula(*(next(arguments) if isinstance(v, Tensor) else v for v in values)))
+    made.verify()
+    (value,) = graph.insert(made)
+    return graph.tensor(value, "map_out")
 
 
 def element(type: dtype) -> Any:

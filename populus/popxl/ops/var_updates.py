@@ -5,11 +5,12 @@ Floats of 16 bits are changed in f32 and rounded once: 0.9 in f16 is so far from
 
 from __future__ import annotations
 
+from populus.dialects.popart import optimizer_formulas as formulas
 from populus.popxl import dtypes
 from populus.popxl.errors import WrongValue
 from populus.popxl.internals.recording import recorded
-from populus.popxl.ops.common import cast_to, emit, fixed, set_in_place, wide
-from populus.popxl.ops.elementwise import add, div, mul, pow, sqrt, sub, where
+from populus.popxl.ops.common import cast_to, emit, fixed, mapped, set_in_place, wide
+from populus.popxl.ops.elementwise import add
 from populus.popxl.ops.shape import reshape, transpose
 from populus.popxl.tensor import Tensor
 
@@ -17,9 +18,17 @@ Factor = float | Tensor
 NO_WEIGHT = "Weight decay requires weight to not be None."
 
 
-def _scalar(f: Factor, like: Tensor) -> Tensor:
-    """Gives a factor in a tensor's element type."""
-    return reshape(cast_to(f, like.dtype), ()) if isinstance(f, Tensor) else fixed(f, like)
+def _scalar(f: Factor, like: Tensor) -> Factor:
+    """Gives a factor in a tensor's element type; a number beside floats as it is."""
+    if isinstance(f, Tensor):
+        return reshape(cast_to(f, like.dtype), ())
+    return fixed(f, like) if like.dtype.is_int else f
+
+
+def _rest(f: Factor, like: Tensor) -> Factor:
+    """Gives 1 - f, of a number in double precision."""
+    factor = _scalar(f, like)
+    return mapped(formulas.rest_of, factor) if isinstance(factor, Tensor) else 1 - factor
 
 
 def _same(t: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -40,38 +49,35 @@ def copy_var_update_(t: Tensor, X: Tensor) -> Tensor:
 def accumulate_(t: Tensor, X: Tensor, f: Factor | None = None) -> Tensor:
     """Computes `t = t + f X`."""
     old, x = _same(t, X)
-    return set_in_place(t, add(old, x if f is None else mul(_scalar(f, old), x)), "accumulate")
+    return set_in_place(t, add(old, x) if f is None else mapped(formulas.add_scaled, old, x, _scalar(f, old)), "accumulate")
 
 
 @recorded("Accumulate")
 def accumulate_square_(t: Tensor, X: Tensor, f: Factor = 1.0) -> Tensor:
     """Computes `t = t + f X^2`."""
     old, x = _same(t, X)
-    return set_in_place(t, add(old, mul(_scalar(f, old), mul(x, x))), "accumulate_square")
+    return set_in_place(t, mapped(formulas.add_scaled_square, old, x, _scalar(f, old)), "accumulate_square")
 
 
 @recorded("Accumulate")
 def accumulate_mean_(t: Tensor, X: Tensor, step: Factor) -> Tensor:
     """Computes `t = (step t + X) / (step + 1)`: the mean of what was accumulated, with `step` the number of times before."""
     old, x = _same(t, X)
-    n = _scalar(step, old)
-    return set_in_place(t, add(mul(div(n, add(n, 1)), old), div(x, add(n, 1))), "accumulate_mean")
+    return set_in_place(t, mapped(formulas.mean, old, x, _scalar(step, old)), "accumulate_mean")
 
 
 @recorded("Accumulate")
 def accumulate_moving_average_(t: Tensor, X: Tensor, f: Factor) -> Tensor:
     """Computes `t = f t + (1 - f) X`."""
     old, x = _same(t, X)
-    k = _scalar(f, old)
-    return set_in_place(t, add(mul(k, old), mul(sub(1, k), x)), "accumulate_moving_average")
+    return set_in_place(t, mapped(formulas.average, old, x, _rest(f, old)), "accumulate_moving_average")
 
 
 @recorded("Accumulate")
 def accumulate_moving_average_square_(t: Tensor, X: Tensor, f: Factor) -> Tensor:
     """Computes `t = f t + (1 - f) X^2`."""
     old, x = _same(t, X)
-    k = _scalar(f, old)
-    return set_in_place(t, add(mul(k, old), mul(sub(1, k), mul(x, x))), "accumulate_moving_average_square")
+    return set_in_place(t, mapped(formulas.average_square, old, x, _rest(f, old)), "accumulate_moving_average_square")
 
 
 @recorded("AccumulatorScale")
@@ -80,7 +86,7 @@ def accumulator_scale_(t: Tensor, f: Factor) -> Tensor:
     if not isinstance(f, Tensor) and f == 0:
         return accumulator_zero_(t)
     old = wide(t)
-    return set_in_place(t, mul(old, _scalar(f, old)), "accumulator_scale")
+    return set_in_place(t, mapped(formulas.scale, old, _scalar(f, old)), "accumulator_scale")
 
 
 @recorded("AccumulatorScale")
@@ -95,29 +101,28 @@ def sparse_accumulate_(t: Tensor, X: Tensor, indices: Tensor, axis: int = 0, f: 
     order = [axis % t.rank, *(d for d in range(t.rank) if d != axis % t.rank)]
     back = [order.index(d) for d in range(t.rank)]
     x = cast_to(X, t.dtype)
-    rows = transpose(x if f is None else mul(_scalar(f, t), x), order)
+    rows = transpose(x if f is None else mapped(formulas.scale, x, _scalar(f, t)), order)
     found = emit("scatter", transpose(t, order), cast_to(indices, dtypes.int32), rows, reduction="add")
     return set_in_place(t, transpose(found, back), "sparse_accumulate")
 
 
-def _corrected(m: Tensor, beta: Factor | None, step: Tensor | None, name: str) -> Tensor:
-    """Gives a moment without the bias of its beginning with zeros. Raises ValueError if the beta is missing."""
-    if step is None:
-        return m
+def _correction(beta: Factor | None, step: Tensor, like: Tensor, name: str) -> Tensor:
+    """Gives what a moment is divided by, as it began with zeros. Raises ValueError if the beta is missing."""
     if beta is None:
         raise WrongValue(f"Bias correction requires both beta1 and beta2 to not be None. {name} is missing beside time_step")
-    return div(m, sub(1, pow(_scalar(beta, m), cast_to(reshape(step, ()), m.dtype))))
+    return mapped(formulas.correction, cast_to(reshape(step, ()), like.dtype), _rest(beta, like))
 
 
-def _updater(second: Tensor, denominator: Tensor, weight: Tensor | None, decay: Factor | None, epsilon: Factor, m: Tensor) -> Tensor:
-    """Gives `m / (denominator + epsilon) + decay weight`, in the weight's type, or without one in that of the second moment."""
-    found = div(cast_to(m, denominator.dtype), add(denominator, _scalar(epsilon, denominator)))
+def _updater(found: Tensor, second: Tensor, weight: Tensor | None, decay: Factor | None) -> Tensor:
+    """Gives `found + decay weight`, in the weight's type, or without one in that of the second moment."""
+    if decay is not None and not isinstance(decay, Tensor) and decay == 0:
+        decay = None
     if weight is None:
-        if decay is not None and (isinstance(decay, Tensor) or decay != 0):
+        if decay is not None:
             raise WrongValue(NO_WEIGHT)
         return found if second.dtype.is_int else cast_to(found, second.dtype)
-    if decay is not None and (isinstance(decay, Tensor) or decay != 0):
-        found = add(found, mul(_scalar(decay, found), cast_to(weight, found.dtype)))
+    if decay is not None:
+        found = mapped(formulas.plus_decay, found, cast_to(weight, found.dtype), _scalar(decay, found))
     return cast_to(found, weight.dtype)
 
 
@@ -126,9 +131,15 @@ def _floats(t: Tensor) -> Tensor:
     return cast_to(t, dtypes.float32) if t.dtype.is_int else wide(t)
 
 
-def _next(time_step: Tensor | None) -> Tensor | None:
+def _moments(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Gives both in the type of what they are divided by."""
+    v = _floats(second)
+    return cast_to(_floats(first), v.dtype), v
+
+
+def _next(time_step: Tensor) -> Tensor:
     """Gives the step, one further, in place."""
-    return None if time_step is None else set_in_place(time_step, add(time_step, 1), "time_step")
+    return set_in_place(time_step, add(time_step, 1), "time_step")
 
 
 @recorded("AdamUpdater")
@@ -149,10 +160,14 @@ def adam_updater(
     """
     if weight_decay is not None and weight is None:
         raise WrongValue(NO_WEIGHT)
-    step = _next(time_step)
-    m = _corrected(_floats(acc_first_order), beta1, step, "beta1")
-    v = sqrt(_corrected(_floats(acc_second_order), beta2, step, "beta2"))
-    return _updater(acc_second_order, v, weight, weight_decay, epsilon, m)
+    m, v = _moments(acc_first_order, acc_second_order)
+    if time_step is None:
+        found = mapped(formulas.adam, m, v, _scalar(epsilon, v))
+    else:
+        step = _next(time_step)
+        c1, c2 = _correction(beta1, step, m, "beta1"), _correction(beta2, step, v, "beta2")
+        found = mapped(formulas.corrected_adam, m, v, c1, c2, _scalar(epsilon, v))
+    return _updater(found, acc_second_order, weight, weight_decay)
 
 
 lamb_updater = adam_updater
@@ -174,8 +189,10 @@ def adamax_updater(
     """
     if time_step is None:
         raise WrongValue("AdaMax requires time_step to not be None.")
-    m = _corrected(_floats(acc_first_order), beta1, _next(time_step), "beta1")
-    return _updater(acc_second_order, _floats(acc_second_order), weight, weight_decay, epsilon, m)
+    m, v = _moments(acc_first_order, acc_second_order)
+    correction = _correction(beta1, _next(time_step), m, "beta1")
+    found = mapped(formulas.corrected_adamax, m, v, correction, _scalar(epsilon, v))
+    return _updater(found, acc_second_order, weight, weight_decay)
 
 
 @recorded("AdamVarUpdate")
@@ -186,12 +203,10 @@ def adam_var_update(
 
     Without a learning rate it is 1; without a largest norm there is none.
     """
-    weight_norm, norm = sqrt(_floats(r1)), sqrt(_floats(r2))
-    if max_weight_norm is not None:
-        weight_norm = emit("min", weight_norm, _scalar(max_weight_norm, weight_norm))
-    ones = fixed(1, norm)
-    usable = emit("and", emit("greater", weight_norm, fixed(0, weight_norm)), emit("greater", norm, fixed(0, norm)))
-    ratio = where(usable, div(weight_norm, where(usable, norm, ones)), ones)
-    step = mul(_scalar(1.0 if learning_rate is None else learning_rate, ratio), ratio)
+    p, q = _floats(r1), _floats(r2)
+    limit = () if max_weight_norm is None else (_scalar(max_weight_norm, p),)
     old = wide(t)
-    return set_in_place(t, sub(old, mul(_scalar(step, old), cast_to(x, old.dtype))), "adam_var_update")
+    rate = mapped(formulas.trust, p, cast_to(q, p.dtype), *limit)
+    if learning_rate is not None:
+        rate = mapped(formulas.scale, rate, _scalar(learning_rate, rate))
+    return set_in_place(t, mapped(formulas.descend, old, cast_to(x, old.dtype), _scalar(rate, old)), "adam_var_update")
