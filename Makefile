@@ -47,17 +47,20 @@ lit: $(READY)
 	@echo "== lit"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/lit --quiet -j2 test/filecheck
 
+# Two processes of tests share two CPUs: threads of NumPy's and torch's products would turn while they wait, for twice the CPU time.
+ALONE = OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+
 pytest: SEED ?= $(shell date +%s)
 pytest: SEED := $(SEED)
 pytest: $(READY)
 	@echo "== pytest, in the order of SEED=$(SEED)"
-	@$(BIN)/pytest -q -n 2 --dist worksteal --randomly-seed=$(SEED)
+	@$(ALONE) $(BIN)/pytest -q -n 2 --dist worksteal --randomly-seed=$(SEED)
 
 quick: $(READY)
 	@echo "== ruff of what changed, lit, quick tests"
 	@git diff --name-only --diff-filter=d -z HEAD -- '*.py' | xargs -0 -r $(BIN)/ruff check --quiet
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/lit --quiet -j2 test/filecheck
-	@$(BIN)/pytest -q -n 2 --dist worksteal --quick
+	@$(ALONE) $(BIN)/pytest -q -n 2 --dist worksteal --quick
 
 portability: $(READY)
 	@echo "== portability"
