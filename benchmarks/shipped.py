@@ -5,7 +5,7 @@
     python -m benchmarks.shipped FOLDER silero     files whose path has this word
 
 Each file has its own process, with the default engine and one thread. Our runs alternate with onnxruntime's, with a pause before
-each block; ratios are of the best mean of a block, which has one run or as many as fit 5 ms. Files of equal content run once.
+each block of 5 ms; ratios are of best runs, as other work only slows a run down. Files of equal content run once.
 """
 
 # pyright: basic
@@ -162,22 +162,17 @@ def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 def _best(runs: tuple[Callable[[], object], ...], seconds: float) -> list[float]:
-    """Times the functions in turn for about these seconds; gives the least mean milliseconds of a block of each."""
-    counts = []
-    for run in runs:
-        began = time.perf_counter()
-        for _ in range(3):
-            run()
-        counts.append(max(1, int(BLOCK * 3 / (time.perf_counter() - began))))
+    """Times the functions in turn for about these seconds, after a pause so that the other's threads rest; gives the best milliseconds."""
     best, ends = [math.inf] * len(runs), time.perf_counter() + seconds
     while time.perf_counter() < ends or math.inf in best:
         for i, run in enumerate(runs):
             time.sleep(PAUSE)
             run()
-            began = time.perf_counter()
-            for _ in range(counts[i]):
+            until = time.perf_counter() + BLOCK
+            while math.isinf(best[i]) or time.perf_counter() < until:
+                began = time.perf_counter()
                 run()
-            best[i] = min(best[i], (time.perf_counter() - began) * 1e3 / counts[i])
+                best[i] = min(best[i], (time.perf_counter() - began) * 1e3)
     return best
 
 

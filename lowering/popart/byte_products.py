@@ -18,7 +18,7 @@ from xdsl.ir import SSAValue
 
 from populus.dialects import popart
 from populus.dialects.base.tensor_op import TensorOp
-from populus.dialects.data import constant_value
+from populus.dialects.data import constant_value, is_loaded
 from populus.dialects.popart import calls
 from populus.dialects.support.element_types import ui8
 
@@ -59,7 +59,11 @@ def signed(to: Inserts, b: SSAValue, zero: SSAValue | None) -> tuple[SSAValue, S
     """Moves unsigned weights `b` and their zero point (i32) down by 128, for machines multiply ui8 by i8."""
     if calls.element(b) != ui8:
         return b, zero
-    moved = to.insert(popart.CastOp(to.insert(popart.SubOp(to.insert(popart.CastOp(b, to=i32)), number(to, 128))), to=i8))
+    weights = constant_value(b) if is_loaded(b) else None
+    if weights is not None:  # of any size: computed at run time it would be packed in each run
+        moved = to.constant((weights ^ np.uint8(128)).view(np.int8))
+    else:
+        moved = to.insert(popart.CastOp(to.insert(popart.SubOp(to.insert(popart.CastOp(b, to=i32)), number(to, 128))), to=i8))
     known = None if zero is None else constant_value(zero)
     if known is not None:
         return moved, to.constant(known - np.int32(128)) if (known != 128).any() else None
@@ -120,7 +124,8 @@ def convolution(
         sums = to.insert(popart.IntegerMatMulOp(reshape(to, w, (out, depth)), _ones(to, depth, 1)))
         term = _less(to, term, own, reshape(to, sums, channels))
     if other is not None:
-        y = _less(to, y, other, of(_ones(to, *calls.shape(w))))
+        sums = 1 if group == 1 else out  # all output channels of a group have the same sums of windows
+        y = _less(to, y, other, of(_ones(to, sums, *calls.shape(w)[1:])))
     if own is not None and other is not None:
         term = _less(to, term, to.insert(popart.MulOp(own, other)), number(to, -depth))
     return y if term is None else to.insert(popart.AddOp(y, term))

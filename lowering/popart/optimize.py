@@ -205,7 +205,6 @@ class PopartOptimizePass(ModulePass):
         return _mapped(b, gradients, Arg(1) * Arg(2), factor)
 
 
-
 def _mapped(b: Builder, gradients: Mapping[str, SSAValue], formula: Expr, scalar: SSAValue) -> dict[str, SSAValue]:
     """Evaluates a formula on each gradient element and a scalar, in the scalar's type."""
     inside = calls.element(scalar)

@@ -312,5 +312,3 @@ class _Stage:
         state_names(self.function, inputs=[names[a] for a in block.args])
         self.function.attributes.pop("dim_names", None)
         self.function.update_function_type()
-
-

@@ -185,5 +185,3 @@ class _Cut:
                     last.operands[use.index] = new
                 case other:
                     raise AssertionError(other)
-
-

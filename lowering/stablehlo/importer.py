@@ -48,5 +48,3 @@ def _location(place: str, name: str) -> LocationAttr:
 def is_program(module: ModuleOp) -> bool:
     """Tells whether a module has ops of StableHLO."""
     return any(op.name.startswith(("stablehlo.", "chlo.")) for op in module.walk())
-
-

@@ -145,9 +145,7 @@ def _results(c: Conversion, op: popart.IfOp | popart.LoopOp) -> list[Output]:
 class _LoopBody:
     """The region of a `popart.loop`, made from the body of an ONNX op: its arguments, then its converted ops."""
 
-    def __init__(
-        self, c: Conversion, states: Sequence[SSAValue], rows: Sequence[Attribute] = (), sizes: Sequence[Sequence[str]] = ()
-    ):
+    def __init__(self, c: Conversion, states: Sequence[SSAValue], rows: Sequence[Attribute] = (), sizes: Sequence[Sequence[str]] = ()):
         self.old = c.op.region("body").block
         self.block = Block(arg_types=[INDEX, *(v.type for v in states), *rows])
         self.region = Region(self.block)

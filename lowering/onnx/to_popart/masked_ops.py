@@ -107,7 +107,7 @@ def rows(m: Masks, c: Place, op: popart.SoftmaxOp | popart.LogSoftmaxOp) -> SSAV
     return result
 
 
-def matmul(m: Masks, c: Place, op: popart.MatMulOp) -> SSAValue:
+def matmul(m: Masks, c: Place, op: popart.IntegerMatMulOp | popart.MatMulOp) -> SSAValue:
     """Fills the summed axis of both operands with zeros: zero times NaN is NaN."""
     a, b = m.valid.of(op.a), m.valid.of(op.b)
     inner = (len(a) - 1, max(len(b) - 2, 0))
@@ -358,6 +358,7 @@ RULES: Mapping[type[Operation], Rule] = {
     popart.GemmOp: gemm,
     popart.GroupNormOp: whitening,
     popart.InstanceNormOp: whitening,
+    popart.IntegerMatMulOp: matmul,
     popart.LayerNormOp: whitening,
     popart.LogSoftmaxOp: rows,
     popart.LrnOp: lrn,

@@ -42,7 +42,7 @@ def spatial_sizes(m: Masks, op: Any, x: Axes, size: Sequence[int], ceil: bool = 
 
 def op_kernel(op: Any) -> tuple[int, ...]:
     """Gives the spatial size of an op's kernel."""
-    return shape(op.w)[2:] if isinstance(op, popart.ConvOp | popart.ConvTransposeOp) else ints(op.kernel)
+    return shape(op.w)[2:] if isinstance(op, popart.ConvOp | popart.ConvTransposeOp | popart.IntegerConvOp) else ints(op.kernel)
 
 
 def overhanging(op: Any, rank: int, ceil: bool = False) -> list[int]:
@@ -51,10 +51,10 @@ def overhanging(op: Any, rank: int, ceil: bool = False) -> list[int]:
     return [d + 2 for d, p in enumerate(after) if p > 0 or ceil]
 
 
-def conv(m: Masks, c: Place, op: popart.ConvOp) -> SSAValue:
+def conv(m: Masks, c: Place, op: popart.ConvOp | popart.IntegerConvOp) -> SSAValue:
     """Convolves: windows that reach beyond the valid part read zeros there, as in padding."""
     x = m.valid.of(op.x)
-    if m.valid.sized(op.w) or (op.bias is not None and m.valid.sized(op.bias)) or not is_whole(x[1]):
+    if any(map(m.valid.sized, op.operands[1:])) or not is_whole(x[1]):
         raise refuse(m, op, "the channels or the kernel of a convolution are of a bounded dimension")
     refilled(op, {0: m.filled(c, op.x, overhanging(op, len(x)), "zero")})
     return put(m, c, op, (x[0], *whole(shape(op.y)[1:2]), *spatial_sizes(m, op, x, shape(op.y)[2:])))
@@ -110,5 +110,6 @@ RULES: Mapping[type[Operation], Rule] = {
     popart.AveragePoolOp: average_pool,
     popart.ConvOp: conv,
     popart.ConvTransposeOp: conv_transpose,
+    popart.IntegerConvOp: conv,
     popart.MaxPoolOp: max_pool,
 }

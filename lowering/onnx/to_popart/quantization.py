@@ -117,7 +117,9 @@ def centred(c: Conversion, x: SSAValue, zero: SSAValue | None) -> SSAValue:
 
 def integer_product(c: Conversion, a: SSAValue, b: SSAValue, a_zero: SSAValue | None, b_zero: SSAValue | None) -> SSAValue:
     """Computes `(a - a_zero) (b - b_zero)` in i32; zero points are i32 and broadcast."""
-    if c.masks is not None:  # what lies beyond the valid part of a bounded dimension counts as 0 only once it is centred
+    summed = ((a, len(shape(a)) - 1), (b, max(len(shape(b)) - 2, 0)))
+    if c.masks is not None and any(d in c.masks.valid.sized(v) for v, d in summed):
+        # What lies beyond the valid part of what is summed over counts as 0 only once it is centred.
         return c.insert(popart.MatMulOp(centred(c, a, a_zero), centred(c, b, b_zero)))
     return byte_products.product(c, a, b, a_zero, b_zero)
 
@@ -178,13 +180,7 @@ def convolved(
     kernel, group = shape(w)[2:], c.get("group")
     strides, dilations = spatial(c, "strides", len(kernel)), spatial(c, "dilations", len(kernel))
     pads = padding(c, shape(x)[2:], kernel, strides, dilations)
-    if c.masks is None:
-        return byte_products.convolution(c, x, w, x_zero, w_zero, bias, strides, pads, dilations, group)
-    own = byte_products.given(c, x_zero, ())
-    other = byte_products.given(c, w_zero, (shape(w)[0], *(1,) * (len(kernel) + 1)))
-    whole = {"strides": tuple(strides), "pads": tuple(pads), "dilations": tuple(dilations), "group": group}
-    y = c.insert(popart.ConvOp(centred(c, x, own), centred(c, w, other), None, **whole))
-    return y if bias is None else c.insert(popart.AddOp(y, c.reshape(bias, channels(bias, y))))
+    return byte_products.convolution(c, x, w, x_zero, w_zero, bias, strides, pads, dilations, group)
 
 
 def channels(value: SSAValue, y: SSAValue) -> tuple[int, ...]:

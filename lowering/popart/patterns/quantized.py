@@ -51,9 +51,7 @@ def _convolved(op: popart.ConvOp, x: popart.DequantizeOp, w: popart.DequantizeOp
     channels = (1, out, *(1,) * (len(rest) - 1))
     factor = _factor(r, x, w, channels)
     bias = None if op.bias is None else _of_integers(op.bias, x, w, op)
-    y = byte_products.convolution(
-        r, x.x, w.x, x.zero, _several(r, w.zero), bias, ints(op.strides), pads, ints(op.dilations), op.group
-    )
+    y = byte_products.convolution(r, x.x, w.x, x.zero, _several(r, w.zero), bias, ints(op.strides), pads, ints(op.dilations), op.group)
     y = r.insert(popart.MulOp(r.insert(popart.CastOp(y, to=f32)), factor))
     if op.bias is not None and bias is None:
         y = r.insert(popart.AddOp(y, byte_products.reshape(r, op.bias, channels)))

@@ -1,7 +1,7 @@
 """Plans of contractions as text: written, read back by name or pattern, and refused with the reason where they cannot be.
 
-    conv1: out=16 windows=7x4 resident=yes      # one line a contraction; what is not stated is 1, or no
-    block*: windows=14x1 steps=rows:2           # the first line that matches a name holds
+conv1: out=16 windows=7x4 resident=yes      # one line a contraction; what is not stated is 1, or no
+block*: windows=14x1 steps=rows:2           # the first line that matches a name holds
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-
 def bilinear(c: Conversion, a: Value, b: Value, product: Callable[[SSAValue, SSAValue], SSAValue]) -> Value:
     """Multiplies complex operands by products of their parts; real ones by one product."""
     if not (isinstance(a, Pair) or isinstance(b, Pair)):

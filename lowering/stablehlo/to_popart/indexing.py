@@ -71,9 +71,7 @@ class Table:
             total = c(popart.AddOp, total, c(popart.MulOp, c.cast(at, own), c.scalar(step, own)))
         return total
 
-    def spread(
-        self, c: Conversion, starts: dict[int, SSAValue], windows: Sequence[int], batch: Sequence[int]
-    ) -> dict[int, SSAValue]:
+    def spread(self, c: Conversion, starts: dict[int, SSAValue], windows: Sequence[int], batch: Sequence[int]) -> dict[int, SSAValue]:
         """Gives the index in each front dimension of each element of a window, which broadcast against each other."""
         import numpy as np
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
+import onnx.reference
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import populus
 from helpers.quantized_models import on_engines, unoptimised
 from populus.dialects import popart
+from populus.dialects.data import constant_value
 from populus.dialects.poplar.compute import FamilyOp
 from populus.dialects.poplar.memory import view_of
 from populus.dialects.poplar.program import GraphOp
@@ -208,3 +209,47 @@ def test_a_value_may_be_joined_with_itself():
     model = g.model(g.op("Concat", y, y, axis=1))
     for found in on_engines(model, inputs(model)).values():
         np.testing.assert_array_equal(found, np.tile(-inputs(model)["x"], 2))
+
+
+def test_products_and_windows_of_open_sizes_are_of_bytes():
+    """Rows and positions beyond the valid part have no part in the sums of the others, so these need no wide integers."""
+    g = Net(1.0, [None, 3, None, 8])
+    g.nodes.append(helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], name="q"))
+    w, v = g.rng.integers(0, 256, (4, 3, 3, 3)), g.rng.integers(-128, 128, (8, 5))
+    windows = g.op("ConvInteger", "q", g.constant(w, np.uint8), "z", g.constant(120, np.uint8), pads=[1] * 4)
+    rows = g.op("MatMulInteger", "q", g.constant(v, np.int8), "z", g.constant(np.arange(5), np.int8))
+    sums = [g.op("ReduceSum", g.op("Cast", y, to=TensorProto.FLOAT), g.constant([1], np.int64)) for y in (windows, rows)]
+    model = g.model(g.op("Concat", *sums, axis=-1))
+    for d, name in ((0, "batch"), (2, "rows")):
+        model.graph.input[0].type.tensor_type.shape.dim[d].dim_param = name
+    program = populus.compile(model, target="host", tiles=4, engine="numpy", dims={"batch": (1, 3), "rows": (1, 9)})
+    module = program.module("popart")
+    found = [op for op in module.walk() if isinstance(op, popart.MatMulOp | popart.ConvOp | popart.IntegerMatMulOp | popart.IntegerConvOp)]
+    assert {type(op) for op in found} == {popart.IntegerMatMulOp, popart.IntegerConvOp}
+    session = onnx.reference.ReferenceEvaluator(model)
+    for batch, rows in ((1, 1), (2, 5), (3, 9)):
+        x = {"x": g.rng.standard_normal((batch, 3, rows, 8)).astype(np.float32)}
+        np.testing.assert_array_equal(program.run(x)["y"], session.run(None, x)[0])
+
+
+def test_unsigned_weights_are_moved_when_compiling_whatever_their_size():
+    """Moved when the program runs, half a megabyte was packed in each run."""
+    g = Net(1.0, [2, 1024])
+    g.nodes.append(helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], name="q"))
+    w = g.rng.integers(0, 256, (1024, 512))
+    model = g.model(g.op("MatMulInteger", "q", g.constant(w, np.uint8), "z", g.constant(128, np.uint8)))
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+    (product,) = (op for op in ops(model, popart.IntegerMatMulOp) if op.a.type.get_shape() == (2, 1024))
+    np.testing.assert_array_equal(constant_value(product.b), w - 128)
+
+
+def test_windows_of_unsigned_weights_are_summed_once_for_all_channels():
+    g = Net(1.0, [1, 3, 6, 6])
+    g.nodes.append(helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"], name="q"))
+    w = g.rng.integers(0, 256, (16, 3, 3, 3))
+    model = g.model(g.op("ConvInteger", "q", g.constant(w, np.uint8), "z", g.constant(120, np.uint8)))
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+    assert sorted(op.w.type.get_shape()[0] for op in ops(model, popart.IntegerConvOp)) == [1, 16]
+    expected = onnx.reference.ReferenceEvaluator(model).run(None, inputs(model))[0]
+    for engine, found in on_engines(model, inputs(model)).items():
+        np.testing.assert_array_equal(found, expected, err_msg=engine)

@@ -73,4 +73,4 @@ def _parsed(body: str, op_type: str, inputs: int, outputs: int) -> FunctionProto
     names = ", ".join(f"x{i}" for i in range(inputs))
     results = ", ".join(f"y{i}" for i in range(outputs))
     opsets = f'<opset_import: ["": {OPSET}, "populus": 1], domain: "{DOMAIN}">'
-    return parser.parse_function(f'{opsets} {op_type} ({names}) => ({results}) {{\n{body}\n}}')
+    return parser.parse_function(f"{opsets} {op_type} ({names}) => ({results}) {{\n{body}\n}}")
