@@ -5,6 +5,7 @@
 # portability: the tests of numbers as five other machines would run them; with FULL=1, under every setting that is known;
 #   with CPU=cascadelake (or alderlake, x86-64-v3, x86-64-v4), all tests as that one.
 # first-screen: what the README's first screen says, in a clone of this commit in which nothing was made.
+# first-hour: that, a second result, and the README's other commands, with their times; PYTHONS="python3.11 python3.13" of several versions.
 # view: the package as it is installed, in .venv/view, for tools that read files: its parts inside of populus.
 # wheel: dist/ has the wheel and the source distribution.  packages: both installed from dist/ into an empty environment, and tried there.
 # blocks: every code block of every page and every notebook, by an installed wheel; with EXTRAS=mpi,examples,images,torch those of PyTorch too.
@@ -26,7 +27,7 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 PACKAGE := .venv/.package
 
-.PHONY: quick view demo docs first-screen test lint lit pytest portability bench wheel packages blocks levels fuzz triples check-ops validate prove mutants soak screens
+.PHONY: quick view demo docs first-screen first-hour test lint lit pytest portability bench wheel packages blocks levels fuzz triples check-ops validate prove mutants soak screens
 
 demo: $(PACKAGE)
 	@$(BIN)/populus demo
@@ -89,6 +90,12 @@ packages: wheel first-screen
 	@$(NEW)/pip install --quiet --disable-pip-version-check dist/populus_tiles-*.tar.gz
 	@cd build/packages-venv && bin/populus --version && bin/populus-opt squeezenet --pipeline inference --target llvm > codelets.ll
 	@test -s build/packages-venv/codelets.ll
+
+PYTHONS ?= $(PYTHON)
+
+first-hour:
+	@for p in $(PYTHONS); do rm -rf build/first-hour && git clone --quiet . build/first-hour || exit 1; \
+	  PYTHONPATH=test $(PYTHON) test/helpers/first_screen.py build/first-hour --hour --python "$$(command -v $$p)" || exit 1; done
 
 first-screen:
 	@rm -rf build/first-screen && git clone --quiet . build/first-screen
