@@ -8,8 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+import numpy as np
 from xdsl.dialects.builtin import DYNAMIC_INDEX
 
 from populus.dialects.onnx.dimensions import parts
@@ -21,12 +22,13 @@ from populus.dialects.support.guard import Guard
 from populus.lowering.poplar.allocate import TooLargeError
 from populus.program.buckets import bucket
 from populus.program.options import CompileOptions
-from populus.program.padding import UnequalSizesError
+from populus.program.padding import SEEN, Shapes, UnequalSizesError
 from populus.program.program import Program
 from populus.program.signature import Signature
 from populus.runtime.built.given import array_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from onnx import ValueInfoProto
     from xdsl.dialects.builtin import ModuleOp, TensorType
     from xdsl.ir import Attribute
@@ -81,6 +83,7 @@ class OpenProgram(Program):
         self._last: Program | None = None  # that ran
         self._refusal = "asked for" if options.exact else ""
         self._refused: set[Key] = set()  # ranges that do not fit the machine
+        self._seen: dict[Shapes, Key] = {}  # the program that runs of these shapes use
         self._kept: OrderedDict[Key, _Place] = OrderedDict()  # by last use
         self._changes = 0  # of size, so far
         self._keeping = Guard()
@@ -173,19 +176,38 @@ class OpenProgram(Program):
         `room`: dimensions that grow, with the size that their bucket has to hold. A program of theirs serves all smaller sizes too.
         Raises PopulusError if an input is missing or sizes disagree.
         """
+        shapes = None if room else self._shapes(inputs)
+        if shapes in self._seen:
+            return self._program(self._seen[shapes])
         sizes = self._sizes(inputs)
-        key = self._bucket(sizes, room)
-        if self._refusal or key in self._refused or key == tuple(sorted(sizes.items())):
-            return self.sized(**sizes)
-        try:
-            return self._program(key)
-        except PopulusError as error:
-            exact = self.sized(**sizes)  # raises for what is wrong with the model at any size
-            if isinstance(error, TooLargeError):
-                self._refused.add(key)
-            else:
-                self._refusal = str(error)
-            return exact
+        key, exact = self._bucket(sizes, room), tuple(sorted(sizes.items()))
+        if self._refusal or key in self._refused or key == exact:
+            key, program = exact, self._program(exact)
+        else:
+            try:
+                program = self._program(key)
+            except PopulusError as error:
+                program = self._program(exact)  # raises for what is wrong with the model at any size
+                self._seen.clear()
+                if isinstance(error, TooLargeError):
+                    self._refused.add(key)
+                else:
+                    self._refusal = str(error)
+                return program
+        if shapes is not None:
+            if len(self._seen) >= SEEN:
+                self._seen.clear()
+            self._seen[shapes] = key
+        return program
+
+    def _shapes(self, inputs: Mapping[str, Any]) -> Shapes | None:
+        """Gives the shapes of the inputs that have open dimensions; None where one is no array."""
+        found: list[tuple[str, tuple[int, ...]]] = []
+        for name in self.names:
+            if not isinstance(array := inputs.get(name), np.ndarray):
+                return None
+            found.append((name, cast("NDArray[Any]", array).shape))
+        return tuple(found)
 
     def run_at(self, level: str, inputs: Mapping[str, Any]) -> Arrays:
         """Runs one level and gives its outputs. Raises PopulusError for inputs that do not match the model, and sizes that disagree."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -27,6 +27,18 @@ class UnequalSizesError(PopulusError):
     """Sizes that a bounded program needs to be equal, or not negative, and that are not in this run."""
 
 
+Shapes: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
+SEEN = 256  # sets of shapes whose sizes are remembered
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What runs of these shapes have in common: the size of each dimension, and the valid parts of the outputs that are not valid whole."""
+
+    at: Mapping[str, int]
+    parts: Mapping[str, tuple[slice, ...]]
+
+
 @dataclass(frozen=True)
 class Padding:
     """The valid sizes of a program's inputs and outputs by name, None for an axis that is valid as a whole.
@@ -41,6 +53,7 @@ class Padding:
     equal: tuple[tuple[Size, Size], ...]
     limits: tuple[tuple[Size, int], ...]
     buffers: Mapping[str, tuple[int, ...]]
+    _seen: dict[Shapes, Fit] = field(default_factory=dict["Shapes", "Fit"], compare=False, repr=False)
 
     @staticmethod
     def of(function: FuncOp) -> Padding | None:
@@ -63,6 +76,16 @@ class Padding:
     def is_size(self, name: str) -> bool:
         """Tells whether an input of the program is the size of a dimension, which the host adds."""
         return name.startswith(PREFIX) and name.removeprefix(PREFIX) in self.bounds
+
+    def fit(self, arrays: Arrays) -> Fit:
+        """Gives what runs of these shapes have in common, from the shapes of inputs. Raises PopulusError as `sizes` and `check` do."""
+        shapes = tuple([(name, array.shape) for name, array in arrays.items()])
+        if (found := self._seen.get(shapes)) is None:
+            self.check(at := self.sizes(arrays))
+            if len(self._seen) >= SEEN:
+                self._seen.clear()
+            found = self._seen[shapes] = Fit(at, self._parts(at))
+        return found
 
     def sizes(self, arrays: Arrays) -> dict[str, int]:
         """Gives the size of each dimension, from the shapes of inputs.
@@ -141,12 +164,19 @@ class Padding:
 
     def trimmed(self, outputs: Arrays, at: Mapping[str, int]) -> Arrays:
         """Gives the valid parts of outputs, as arrays of their own."""
-        return {name: _valid(array, self.outputs.get(name, ()), at) for name, array in outputs.items()}
+        return valid_parts(outputs, self._parts(at))
+
+    def _parts(self, at: Mapping[str, int]) -> dict[str, tuple[slice, ...]]:
+        return {name: _part(axes, at) for name, axes in self.outputs.items() if any(axis is not None for axis in axes)}
 
 
-def _valid(array: NDArray[Any], axes: Axes, at: Mapping[str, int]) -> NDArray[Any]:
-    part = tuple(slice(None) if axis is None else slice(0, axis.evaluate(at)) for axis in axes)
-    return array[part].copy() if any(axis is not None for axis in axes) else array
+def valid_parts(outputs: Arrays, parts: Mapping[str, tuple[slice, ...]]) -> Arrays:
+    """Gives the valid parts of outputs, as arrays of their own; those without a part are whole."""
+    return {name: array[parts[name]].copy() if name in parts else array for name, array in outputs.items()}
+
+
+def _part(axes: Axes, at: Mapping[str, int]) -> tuple[slice, ...]:
+    return tuple(slice(None) if axis is None else slice(0, axis.evaluate(at)) for axis in axes)
 
 
 def _axes(texts: tuple[str, ...]) -> Axes:

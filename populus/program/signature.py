@@ -21,7 +21,7 @@ from populus.dialects.signature.string_table import NO_TEXTS, Texts, texts
 from populus.dialects.signature.valid_lengths import Bounded, bounded, trimmed
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, option
 from populus.dialects.support.element_types import dtype_of, tensor
-from populus.program.padding import Padding
+from populus.program.padding import Padding, valid_parts
 from populus.runtime.built.given import array_of
 
 if TYPE_CHECKING:
@@ -239,12 +239,10 @@ def computed(signature: Signature, inputs: Mapping[str, Any], run: Callable[[Arr
     `states`: arrays of the shapes of inputs that the program keeps. Raises PopulusError for inputs that do not match the signature.
     """
     arrays, padding = signature.checked(inputs), signature.padding
-    at = {} if padding is None else padding.sizes({**arrays, **(states or {})})
-    if padding is not None:
-        padding.check(at)
+    fit = None if padding is None else padding.fit({**arrays, **(states or {})})
     with signature.handled(arrays) as (strings, given):
-        found = run(given if padding is None else padding.padded(given, at))
-        found = trimmed(found if padding is None else padding.trimmed(found, at), signature.bounded)
+        found = run(given if padding is None or fit is None else padding.padded(given, fit.at))
+        found = trimmed(found if fit is None else valid_parts(found, fit.parts), signature.bounded)
         outputs = {name: strings.decode(a) if name in signature.texts.outputs else a for name, a in found.items()}
     outputs |= {name: as_complex(outputs[name]) for name in signature.pairs.outputs if name in outputs}
     for entry in signature.maps:

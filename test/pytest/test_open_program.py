@@ -22,6 +22,7 @@ from populus.dialects.support.diagnostics import PopulusError, command_line
 from populus.program import open_program
 from populus.program.buckets import BUCKETS, bucket
 from populus.program.open_program import OpenProgram
+from populus.program.padding import Padding
 from populus.runtime.engine.native.kernels.contraction import Product
 
 INFOS = [helper.make_tensor_value_info(n, T.FLOAT, d) for n, d in (("x", ["n", "k"]), ("y", ["k", None]), ("z", ["n", "m"]))]
@@ -318,3 +319,22 @@ def test_a_bucket_that_does_not_fit_is_served_by_exact_programs():
         np.testing.assert_allclose(program.run({"x": drawn(n, 3)})["y"].sum(0), np.ones(3), rtol=1e-5)
     assert program.sizes == "buckets"
     assert program.compilations == 2
+
+
+def test_sizes_are_computed_once_for_runs_of_the_same_shapes(monkeypatch):
+    """Sizes of a small net with three dimensions took as long as its steps."""
+    program, asked = populus.compile(ROWS, tiles=4), []
+
+    def counted(owner, name):
+        old = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda self, arrays: asked.append(name) or old(self, arrays))
+
+    counted(OpenProgram, "_sizes")
+    counted(Padding, "sizes")
+    for n in (5, 5, 7, 5, 7, 7):
+        e = np.exp(drawn(n, 3).astype(np.float64))
+        np.testing.assert_allclose(program.run({"x": drawn(n, 3)})["y"], e / e.sum(0), rtol=1e-5, atol=1e-6)
+    assert asked == ["_sizes", "sizes"] * 2
+    for _ in range(2):
+        with pytest.raises(PopulusError, match="expected"):
+            program.run({"x": drawn(5, 4)})
