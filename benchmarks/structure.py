@@ -12,16 +12,28 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Container, Generator, Mapping
+from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("dialects", "lowering", "runtime", "tools")  # packages of populus that lie beside it
-CONSTANTS = (500, 1000, 2000, 4000)
-CSE = """
+COUNT = """
 import sys
+
+def counted(call):
+    count = 0
+    def seen(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+    sys.setprofile(seen)
+    call()
+    sys.setprofile(None)
+    return count
+"""
+CONSTANTS = (500, 1000, 2000, 4000, 8000)
+CSE = """
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from populus.dialects.data import constant
@@ -33,16 +45,24 @@ from xdsl.ir import Block, Region
 def calls(n):
     ops = [constant(np.arange(i, 1024 + i, dtype=np.float32)) for i in range(n)]
     body = Block([*ops, ReturnOp(*(op.results[0] for op in ops))])
-    module, count = ModuleOp([FuncOp("main", ([], [op.results[0].type for op in ops]), Region(body))]), 0
-    def seen(frame, event, argument):
-        nonlocal count
-        count += event == "call"
-    sys.setprofile(seen)
-    PopartCsePass().apply(context(), module)
-    sys.setprofile(None)
-    return count
+    module = ModuleOp([FuncOp("main", ([], [op.results[0].type for op in ops]), Region(body))])
+    return counted(lambda: PopartCsePass().apply(context(), module))
 
 calls(1)
+print(*(round(calls(int(n)) / int(n)) for n in sys.argv[1:]))
+"""
+CHAINS = (500, 2000, 8000, 20000)
+CHAIN = """
+import populus
+from onnx import TensorProto, helper
+
+def calls(n):
+    nodes = [helper.make_node(("Sin", "Tanh", "Abs", "Neg")[i % 4], [f"v{i}"], [f"v{i + 1}"]) for i in range(n)]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [4])] for name in ("v0", f"v{n}")]
+    model = helper.make_model(helper.make_graph(nodes, "chain", *ends), opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    return counted(lambda: populus.compile(model, engine="numpy", cache=False).module("poplar"))
+
+calls(4)
 print(*(round(calls(int(n)) / int(n)) for n in sys.argv[1:]))
 """
 
@@ -148,15 +168,20 @@ def floors(rooms: Mapping[str, set[str]]) -> int:
     return max(map(down, below))
 
 
-def calls_of_cse(root: Path, folder: Path) -> str:
-    """Counts the calls of Python functions for each constant, by number of constants, that popart-cse makes."""
+def calls_each(script: str, sizes: Sequence[int], root: Path, folder: Path) -> str:
+    """Counts the calls of Python functions that a script makes in a tree, for each of some numbers of constants or ops."""
     view = folder / "view" / "populus"
-    view.mkdir(parents=True)
-    for path in (*(p for p in (root / "populus").iterdir() if p.name not in PARTS), *(root / part for part in PARTS)):
-        (view / path.name).symlink_to(path)
-    command = [sys.executable, "-c", CSE, *map(str, CONSTANTS)]
+    if not view.exists():
+        view.mkdir(parents=True)
+        for path in (*(p for p in (root / "populus").iterdir() if p.name not in PARTS), *(root / part for part in PARTS)):
+            (view / path.name).symlink_to(path)
+    command = [sys.executable, "-c", COUNT + script, *map(str, sizes)]
     ran = subprocess.run(command, cwd=view, env={"PYTHONPATH": str(view.parent)}, capture_output=True, text=True, check=False)
     return ran.stdout.strip() or ran.stderr.strip().splitlines()[-1]
+
+
+def listed(sizes: Sequence[int]) -> str:
+    return ", ".join(f"{n:,}" for n in sizes)
 
 
 def figures(root: Path, folder: Path) -> dict[str, str]:
@@ -169,7 +194,8 @@ def figures(root: Path, folder: Path) -> dict[str, str]:
         "circles of imports that run": str(len(circles(running))),
         "circles, types counted": f"{len(found := circles(all_))} of {sum(map(len, found))} files",
         "rooms, floors, arrows of populus": f"{len(of)}, {floors(of)}, {sum(map(len, of.values()))}",
-        f"calls of popart-cse for each of {', '.join(f'{n:,}' for n in CONSTANTS)} constants": calls_of_cse(root, folder),
+        f"calls of popart-cse for each of {listed(CONSTANTS)} constants": calls_each(CSE, CONSTANTS, root, folder),
+        f"calls of compile for each op of chains of {listed(CHAINS)}": calls_each(CHAIN, CHAINS, root, folder),
     }
 
 

@@ -119,14 +119,7 @@ class ConstantEvaluation:
         function = FuncOp("scratch", ([handled(v.type) for v in op.operands], []))
         block = function.body.block
         mapper: dict[SSAValue, SSAValue] = dict(zip(op.operands, block.args))
-        for value in op.operands:
-            if (array := known(value)) is not None and array.dtype != object:
-                block.add_op(operand := constant(array))
-                mapper[value] = operand.result
-        block.add_op(copy := op.clone(mapper))
-        for result in list(copy.results):
-            Rewriter.replace_value_with_new_type(result, unknown)
-        block.add_op(end := ReturnOp(*copy.results))
+        copy, end = _copied(op, block, mapper, known)
         self.converter(self.customs).operation(copy, typed=False)
         return [v.type for v in end.operands]
 
@@ -142,14 +135,7 @@ class ConstantEvaluation:
         set_bounds(function, valid.bounds)
         set_limits(function, {str(size): n for size, n in valid.bounds.limits.items()})
         mapper: dict[SSAValue, SSAValue] = dict(zip(operands, block.args))
-        for value in operands:
-            if (array := known(value)) is not None and array.dtype != object:
-                block.add_op(operand := constant(array))
-                mapper[value] = operand.result
-        block.add_op(copy := op.clone(mapper))
-        for result in list(copy.results):
-            Rewriter.replace_value_with_new_type(result, unknown)
-        block.add_op(end := ReturnOp(*copy.results))
+        copy, end = _copied(op, block, mapper, known)
         walk = self.converter(self.customs)
         walk.enter(function)
         for value, inner in mapper.items():
@@ -177,6 +163,19 @@ def _function_of_constants(op: OnnxOp, operands: Sequence[NDArray[Any]] | None) 
     block.add_op(copy := op.clone(mapper))
     block.add_op(ReturnOp(*copy.results))
     return FuncOp("folded", ([], [r.type for r in op.results]), Region(block))
+
+
+def _copied(op: Operation, block: Block, mapper: dict[SSAValue, SSAValue], known: Known) -> tuple[Operation, ReturnOp]:
+    """Inserts a copy of an op, whose results have no types yet, and the block's end; gives both. Operands that are known are constants."""
+    for value in list(mapper):
+        if (array := known(value)) is not None and array.dtype != object:
+            block.add_op(operand := constant(array))
+            mapper[value] = operand.result
+    block.add_op(copy := op.clone(mapper))
+    for result in list(copy.results):
+        Rewriter.replace_value_with_new_type(result, unknown)
+    block.add_op(end := ReturnOp(*copy.results))
+    return copy, end
 
 
 def function_around(op: Operation) -> FuncOp | None:

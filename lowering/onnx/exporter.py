@@ -22,6 +22,7 @@ from populus.dialects.onnx.structure import CustomOp, YieldOp
 from populus.dialects.onnx.types import to_proto
 from populus.dialects.signature import input_names, main_of, output_names
 from populus.dialects.support.diagnostics import PopulusError, where
+from populus.dialects.support.names import Names
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
@@ -58,7 +59,7 @@ class _Writer:
 
     def __init__(self, taken: set[str]):
         self.names: dict[SSAValue, str] = {}
-        self.taken = taken
+        self.free = Names(taken).free
         self.versions: dict[str, int] = {}
 
     def graph(self, block: Block, outputs: Sequence[str], name: str) -> GraphProto:
@@ -78,7 +79,7 @@ class _Writer:
             elif fixed is None and value in inner and self.names[value] not in [n for n, _ in ends]:
                 ends.append((self.names[value], value))
             else:
-                ends.append((fixed or self.fresh("out"), value))
+                ends.append((fixed or self.free("out"), value))
         for op in block.ops:
             if isinstance(op, ConstantOp):
                 tensor = numpy_helper.from_array(op.array(), self.name(op.result))
@@ -131,17 +132,8 @@ class _Writer:
     def name(self, value: SSAValue, fixed: str | None = None) -> str:
         """Gives the name of a value; a new value gets `fixed`, or a fresh name."""
         if value not in self.names:
-            self.names[value] = fixed or self.fresh(value.name_hint or "v")
+            self.names[value] = fixed or self.free(value.name_hint or "v")
         return self.names[value]
-
-    def fresh(self, stem: str) -> str:
-        """Makes a name that is not taken, from `stem`."""
-        name, i = stem, 0
-        while name in self.taken:
-            i += 1
-            name = f"{stem}_{i}"
-        self.taken.add(name)
-        return name
 
 
 def _value(name: str, type: Attribute) -> ValueInfoProto:

@@ -24,6 +24,7 @@ from populus.dialects.signature import input_names, main_of, output_names
 from populus.dialects.support.call_places import names_in
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
+from populus.dialects.support.names import Names
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto
@@ -38,24 +39,15 @@ class _Writer:
         self.nodes: list[NodeProto] = []
         self.initializers: list[TensorProto] = []
         self.names: dict[SSAValue, str] = {}
-        self.taken = set(taken)
+        self.free = Names(taken).free
         self.place = ""
         self.used = set[str]()
-
-    def fresh(self, stem: str) -> str:
-        """Makes a name that is not taken."""
-        name, i = stem, 0
-        while name in self.taken:
-            i += 1
-            name = f"{stem}_{i}"
-        self.taken.add(name)
-        return name
 
     def node(self, kind: str, inputs: Sequence[str], output: str | Sequence[str] | None = None, **attributes: Any) -> str:
         """Adds a node and gives the name of its first output. An attribute that is None is left out."""
         from onnx import helper
 
-        outputs = [output or self.fresh("v")] if output is None or isinstance(output, str) else list(output)
+        outputs = [output or self.free("v")] if output is None or isinstance(output, str) else list(output)
         given = {k: v for k, v in attributes.items() if v is not None}
         name, i = self.place, 0
         while name in self.used and name:  # an op of several nodes; names of nodes differ
@@ -69,7 +61,7 @@ class _Writer:
         """Adds an initializer and gives its name."""
         from onnx import numpy_helper
 
-        name = self.fresh(stem)
+        name = self.free(stem)
         self.initializers.append(numpy_helper.from_array(np.asarray(array), name))
         return name
 
@@ -182,7 +174,7 @@ def _cast(w: _Writer, op: Operation, x: list[str], a: dict[str, Any]) -> str:
 
 
 def _top_k(w: _Writer, op: Operation, x: list[str], a: dict[str, Any]) -> str:
-    names = w.fresh("values"), w.fresh("indices")
+    names = w.free("values"), w.free("indices")
     w.node("TopK", [*x, w.constant(np.array([a["k"]], np.int64))], names, axis=-1, largest=int(a["largest"]))
     return w.node("Cast", names[1:], to=to_proto(op.results[0].type).tensor_type.elem_type)
 

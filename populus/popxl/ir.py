@@ -12,13 +12,13 @@ from weakref import WeakValueDictionary
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from populus.dialects.support.names import Names
 from populus.popart.settings import SessionOptions
 from populus.popxl import dot
 from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.graph import Graph
 from populus.popxl.internals.options import IrView
 from populus.popxl.module import Module
-from populus.popxl.names import Names
 from populus.popxl.remote_buffer import RemoteBuffer
 from populus.popxl.replica_grouping import ReplicaGrouping
 from populus.popxl.rows import row_mark

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from xdsl.ir import Operation
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.names import Names
 from populus.popxl.context import PopxlBuilder
 from populus.popxl.dtypes import dtype
-from populus.popxl.names import Names
 from populus.popxl.tensor import Constant, Handle, Tensor, Variable
 
 if TYPE_CHECKING:

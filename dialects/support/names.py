@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class Names:
     """Names that are taken."""
 
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
 
     def free(self, name: str) -> str:
         """Gives the name, or with the first number that makes it a new one; it is taken then."""
