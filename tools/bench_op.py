@@ -64,5 +64,5 @@ def _read(path: str) -> dict[str, float]:
     try:
         found = json.loads(decode(read_bytes(Path(path)), path))
         return {str(name): float(count) for name, count in found.items()}
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         raise PopulusError(f"{path}: no cycles of ops: {error}; --write makes such a file") from error

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -29,6 +30,7 @@ from populus.dialects.support.element_types import is_float, size_in_bytes
 from populus.lowering.driver.files import decode, read_bytes
 
 FILE = Path(__file__).with_name("technology.json")
+LARGEST = 1 << 40  # bytes of a memory whose energy is asked for
 DEFAULT = "7nm"
 KINDS: Mapping[str, tuple[str, ...]] = {
     "energy": (
@@ -142,7 +144,7 @@ def technology(name: str | os.PathLike[str] | None = None) -> Technology:
 def _parsed(path: str, content: str) -> dict[str, Any]:
     try:
         found: object = json.loads(content)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of too many digits
         raise PopulusError(f"{path}: not JSON: {error}; populus/exploration/technology.json has the form") from error
     if not isinstance(found, dict) or not all(isinstance(t, dict) for t in cast("dict[str, Any]", found).values()):
         raise PopulusError(f"{path}: expected an object of technologies by name; populus/exploration/technology.json has the form")
@@ -176,16 +178,22 @@ def _technology(path: str, name: str, table: Mapping[str, Any]) -> Technology:
     sram: dict[int, Row] = {}
     for entry in cast("list[Any]", given):
         size = cast("dict[str, Any]", entry).get("bytes") if isinstance(entry, dict) else None
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 < size < 1 << 63:
             raise PopulusError(f"{path}: a row of energy.sram_byte states bytes = {size}; expected the bytes of a memory")
         sram[size] = _row(path, "energy.sram_byte", entry, "pJ")
-    return Technology(name, rows, tuple(sorted(sram.items())))
+    made = Technology(name, rows, tuple(sorted(sram.items())))
+    for bound in (made, made.bounded(False), made.bounded(True)):
+        try:
+            _ = bound.sram_byte(1), bound.sram_byte(LARGEST)
+        except OverflowError as error:
+            raise PopulusError(f"{path}: energy.sram_byte changes too fast between its last sizes for memories of other sizes") from error
+    return made
 
 
 def _row(path: str, name: str, given: Any, unit: str) -> Row:
     entry = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     value, source, estimate = entry.get("value"), entry.get("source"), entry.get("estimate", False)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= sys.float_info.max:
         raise PopulusError(f"{path}: {name} has the value {value}; expected {unit}, above 0")
     if not isinstance(source, str) or not source.strip():
         raise PopulusError(f"{path}: {name} has no source; no number is taken without one")
@@ -196,9 +204,9 @@ def _row(path: str, name: str, given: Any, unit: str) -> Row:
         if (least, greatest, why) != (None, None, None):
             raise PopulusError(f"{path}: {name} has bounds and is no estimate; a number of a source has none")
         return Row(float(value), unit, source, False, float(value), float(value))
-    numbers = [float(n) for n in (least, greatest) if isinstance(n, int | float) and not isinstance(n, bool)]
-    if len(numbers) != 2 or not 0 < numbers[0] <= value <= numbers[1] < math.inf:
+    numbers = [n for n in (least, greatest) if isinstance(n, int | float) and not isinstance(n, bool)]
+    if len(numbers) != 2 or not 0 < numbers[0] <= value <= numbers[1] <= sys.float_info.max:
         raise PopulusError(f"{path}: {name} is an estimate from {least} to {greatest}; expected least and greatest around {value}")
     if not isinstance(why, str) or not why.strip():
         raise PopulusError(f"{path}: {name} has no bounds; a text that says where least and greatest come from")
-    return Row(float(value), unit, source, True, numbers[0], numbers[1], why)
+    return Row(float(value), unit, source, True, float(numbers[0]), float(numbers[1]), why)

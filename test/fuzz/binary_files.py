@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import random
-import re
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -22,7 +21,9 @@ from onnx import helper, numpy_helper
 from safetensors.numpy import save
 
 import populus
+from fuzz import command_files
 from fuzz.children import Outcome
+from fuzz.file_mutations import INTEGERS, bytes_changed, text_changed
 from fuzz.graphs import graph
 from populus.dialects.data import TABLE, blobs_of, load_blobs, save_blobs
 from populus.dialects.support.disk_cache import DiskCache, hash_of
@@ -37,39 +38,9 @@ from populus.tools.report import record
 from populus.training import checkpoint
 
 GRAPHS = 200
-INTEGERS = (0, 1, -1, 2, 7, 255, 1 << 16, (1 << 31) - 1, 1 << 31, 1 << 33, 1 << 40, (1 << 63) - 1, -(1 << 63), (1 << 64) - 1)
 KEY = "0" * 64
 
-# -- mutations of bytes, of numbers in a header, and of the fields of a message
-
-
-def bytes_changed(content: bytes, rng: random.Random) -> bytes:
-    """Changes, drops, repeats or inserts bytes in one to three places, or cuts the content short."""
-    made = bytearray(content)
-    for _ in range(rng.choice([1, 1, 2, 3])):
-        at, length = rng.randrange(len(made) + 1), rng.choice([1, 1, 2, 4, 8, 64])
-        match rng.randrange(6):
-            case 0 | 1 if at < len(made):
-                made[at] = rng.choice([made[at] ^ (1 << rng.randrange(8)), 0, 255, rng.randrange(256)])
-            case 2:
-                del made[at : at + length]
-            case 3:
-                made[at:at] = made[at : at + length]
-            case 4:
-                made[at : at + 8] = (rng.choice(INTEGERS) & (2**64 - 1)).to_bytes(8, "little")
-            case _:
-                made = made[: rng.choice([at, len(made) - length])] if rng.random() < 0.3 else made + rng.randbytes(length)
-    return bytes(made)
-
-
-def text_changed(content: bytes, rng: random.Random) -> bytes:
-    """Replaces a run of digits or letters by another, by a number at an extreme, or by an odd word."""
-    found = list(re.finditer(rb"\w+|[\[\]{}(),:'\"]", content[:4000]))
-    if not found:
-        return content
-    match = rng.choice(found)
-    words = [str(rng.choice(INTEGERS)).encode(), rng.choice(found)[0], b"", b"null", b"1e999", b"NaN", b"[" * 3000, b"|O", b"True", b"-1"]
-    return content[: match.start()] + rng.choice(words) + content[match.end() :]
+# -- mutations of the fields of a message
 
 
 def fields_changed(message: Message, rng: random.Random) -> None:
@@ -335,6 +306,7 @@ KINDS: tuple[tuple[int, str, Callable[[random.Random], bytes], Callable[[Path], 
     (1, ".object", _damaged, _read_damaged),
     (1, ".json", _json, _read_json),
     (1, ".txt", _pipeline, _read_pipeline),
+    *command_files.KINDS,
 )
 """Weight, suffix, the function that makes a content, the function that reads it."""
 

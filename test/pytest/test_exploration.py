@@ -398,6 +398,12 @@ def test_energy_is_the_sum_of_what_was_counted(explored):
         (lambda t: t["energy"].pop("f16_add"), "no energy of f16_add"),
         (lambda t: t["energy"]["f16_add"].pop("source"), "no source"),
         (lambda t: t["area"]["tile"].update(value=0), "has the value 0"),
+        (lambda t: t["area"]["tile"].update(value=10**400), "has the value 1000"),
+        (lambda t: t["energy"]["sram_byte"][0].update(bytes=10**400), "states bytes = 1000"),
+        (
+            lambda t: t["energy"].update(sram_byte=[{**t["energy"]["f32_add"], "bytes": n, "value": 10.0 ** (99 * n)} for n in (1, 2)]),
+            "too fast",
+        ),
         (lambda t: t["area"]["tile"].pop("least"), "an estimate from None to"),
         (lambda t: t["area"]["tile"].update(greatest=0.1), "to 0.1; expected least and greatest around 0.347"),
         (lambda t: t["area"]["tile"].update(bounds=""), "a text that says where least and greatest come from"),

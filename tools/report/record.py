@@ -102,7 +102,7 @@ def read(path: str | os.PathLike[str]) -> Record:
         raise PopulusError(f"{name}: {Path(path).stat().st_size} bytes; a profile has at most {LARGEST_FILE}")
     try:
         found: object = json.loads(decode(read_bytes(path), name))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of too many digits
         raise PopulusError(f"{name}: not a profile: {error}; `populus profile MODEL --json FILE` writes one") from error
     data = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     if data.get("schema") != SCHEMA:

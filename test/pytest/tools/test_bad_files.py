@@ -24,6 +24,7 @@ CONTENTS = {
     "objects": b'{"a":' * 10_000,
     "not UTF-8": b"\xe9t\xe9",
     "zeros": bytes(78),
+    "a number of many digits": b"9" * 5000,
     "nothing": b"",
 }
 # The command, with FILE for what is wrong, and how such a file is called.
@@ -34,6 +35,7 @@ COMMANDS = [
     "populus run good.onnx --expect FILE.pb",
     "populus run good.onnx --pipeline FILE.txt",
     "populus run good.onnx --load FILE.py",
+    "populus run good.onnx --plan FILE.plan",
     "populus check FILE.onnx",
     "populus check good.onnx --load FILE.py",
     "populus run-program own.py --load FILE.py",
@@ -62,12 +64,17 @@ COMMANDS = [
     "populus-opt FILE.mlir",
     "populus-opt FILE.onnx",
     "populus-opt FILE.mlir --split-input-file",
+    "populus-opt FILE.mlir --run-reproducer",
     "populus-opt good.mlir --weights FILE.safetensors",
     "populus-opt good.mlir --pipeline FILE.txt",
     "populus-opt good.mlir --load FILE.py",
 ]
-# No passes; the log of a run that was killed before its first line.
-EMPTY_IS_FINE = ("populus-opt good.mlir --pipeline FILE.txt", "populus explore good.onnx --resume --log FILE.jsonl")
+# No passes, no plans; the log of a run that was killed before its first line.
+EMPTY_IS_FINE = (
+    "populus run good.onnx --plan FILE.plan",
+    "populus-opt good.mlir --pipeline FILE.txt",
+    "populus explore good.onnx --resume --log FILE.jsonl",
+)
 TEXT = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  %y = popart.neg %x : tensor<2xf32>\n  return %y : tensor<2xf32>\n}"
 OWN = Path(__file__).parents[3] / "examples" / "leaky_relu.py"
 
