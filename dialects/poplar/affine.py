@@ -9,18 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.poplar.integer_sets import Map, Set, isl, read_map, read_set
 from populus.dialects.poplar.memory import ViewOp, type_of
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split
-
-Array: TypeAlias = NDArray[Any]
 
 
 def names(stem: str, count: int) -> list[str]:
@@ -306,15 +301,21 @@ def count(elements: Set) -> int:
     return sum(int(Set.from_basic_set(b).count_val().to_python()) for b in elements.make_disjoint().get_basic_sets())
 
 
+def bounds_of_box(elements: Set) -> tuple[range, ...] | None:
+    """Returns the range of each coordinate of a box; None for another set."""
+    if elements.is_empty() or not elements.is_bounded():
+        return None
+    ends = ((int(elements.dim_min_val(d).to_python()), int(elements.dim_max_val(d).to_python())) for d in range(elements.n_dim()))
+    found = tuple(range(first, last + 1) for first, last in ends)
+    i = names("i", len(found))
+    where = " and ".join(f"{r.start} <= {v} < {r.stop}" for v, r in zip(i, found)) or "true"
+    return found if elements.is_equal(read_set(f"{{ [{', '.join(i)}] : {where} }}")) else None
+
+
 def shape_of_box(elements: Set) -> tuple[int, ...] | None:
     """Returns the shape whose indices a set is; None if it is no such box."""
-    sizes: list[int] = []
-    for d in range(elements.n_dim()):
-        largest = elements.dim_max_val(d)
-        if not largest.is_int():
-            return None
-        sizes.append(int(largest.to_python()) + 1)
-    return tuple(sizes) if elements.is_equal(box(sizes)) else None
+    found = bounds_of_box(elements)
+    return None if found is None or any(r.start for r in found) else tuple(map(len, found))
 
 
 def depends_on(at: Map, coordinate: int) -> bool:
@@ -346,52 +347,3 @@ def told_apart(relation: Map, places: Sequence[int]) -> tuple[Map, list[Map]]:
                 own = own.project_out(isl.dim_type.out, d, 1)
         found.append(own)
     return rest, found
-
-
-# -- maps as arrays -------------------------------------------------------------------------------------------------------
-
-
-def values(at: Map, columns: Sequence[Array]) -> Array:
-    """Computes a map to one coordinate at many indices: `columns` has the indices' coordinates. -1 where the map is not defined.
-
-    Raises AssertionError for a map of several coordinates; the caller has shown that it is single-valued.
-    """
-    size = np.broadcast_shapes(*(c.shape for c in columns)) if columns else ()
-    found = np.full(size, -1, np.int64)
-
-    context = box([int(c.max(initial=0)) + 1 for c in columns])  # which needs no test
-
-    pieces: list[tuple[Set, isl.MultiAff]] = []
-    isl.PwMultiAff.from_map(at).foreach_piece(lambda where, image: pieces.append((where, image)))
-    for where, image in pieces:  # not in isl's loop, which turns an exception into one of its own
-        where = where.gist(context)
-        if where.plain_is_universe():
-            found[...] = np.broadcast_to(_value(image.get_aff(0), columns), size)
-            continue
-        inside = np.zeros(size, bool)
-        for part in where.get_basic_sets():
-            holds = np.ones(size, bool)
-            for constraint in part.get_constraints():
-                value = _value(constraint.get_aff(), columns)
-                holds &= value == 0 if constraint.is_equality() else value >= 0
-            inside |= holds
-        if inside.any():
-            found[inside] = np.broadcast_to(_value(image.get_aff(0), columns), size)[inside]
-    return found
-
-
-def _value(aff: isl.Aff, columns: Sequence[Array]) -> Array:
-    """Computes an affine expression, with divisions rounded down, at many indices."""
-    denominator = int(aff.get_denominator_val().to_python())
-    total: Array = np.int64(_numerator(aff.get_constant_val(), denominator)) * np.ones((), np.int64)
-    for d, column in enumerate(columns):
-        if factor := _numerator(aff.get_coefficient_val(isl.dim_type.in_, d), denominator):
-            total = total + factor * column
-    for d in range(aff.dim(isl.dim_type.div)):
-        if factor := _numerator(aff.get_coefficient_val(isl.dim_type.div, d), denominator):
-            total = total + factor * _value(aff.get_div(d), columns)
-    return total // denominator
-
-
-def _numerator(value: isl.Val, denominator: int) -> int:
-    return int(value.mul(isl.Val(denominator)).to_python())

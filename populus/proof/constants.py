@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 from ml_dtypes import finfo
 
-from populus.dialects.poplar.affine import Map, box, read_map, values
+from populus.dialects.poplar.affine import Map, read_map
+from populus.dialects.poplar.arrays import strides, values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,10 +34,36 @@ def equal(x: Array, y: Array, relation: Map, rounding: float) -> bool:
             largest = max(abs(float(np.nanmax(x))), abs(float(np.nanmin(x))))
         if not near(x[some][to >= 0], y[to[to >= 0]], rounding, largest):
             return False
-    if relation.is_subset(SAME) and x.size == y.size and relation.domain().is_equal(box(x.shape)):
-        return near(x, y, rounding)
+    if (way := strides(relation, x.size)) is not None:
+        return near(x.reshape(way.shape), way.of(y), rounding)
     to = values(relation, [np.arange(x.size)])
     return near(x, y[to], rounding) if (to >= 0).all() else near(x[to >= 0], y[to[to >= 0]], rounding)
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sums of a constant that no order of its elements changes, to rounding: their number, and the largest and mean magnitude."""
+
+    count: int
+    largest: float
+    mean: float
+    rounding: float
+
+    @staticmethod
+    def of(flat: Array, rounding: float) -> Size:
+        """Measures a constant."""
+        with np.errstate(all="ignore"):
+            sizes = np.abs(flat.astype(np.float64, copy=False))
+            return Size(flat.size, float(sizes.max()), float(sizes.mean()), rounding)
+
+    def like(self, other: Size, multiple: bool) -> bool:
+        """Tells whether two constants may have equal elements in some order; with `multiple`, to a factor."""
+        if not all(map(math.isfinite, (self.largest, other.largest))):
+            return True
+        by = (self.largest / other.largest if other.largest else 0.0) if multiple else 1.0
+        within = 4 * max(self.rounding, other.rounding) * self.largest  # equal elements differ by half of that at most
+        same_mean = self.count != other.count or abs(self.mean - by * other.mean) <= within
+        return same_mean and abs(self.largest - by * other.largest) <= within
 
 
 @dataclass
@@ -69,13 +96,16 @@ def near(x: Array, y: Array, rounding: float, largest: float | None = None) -> b
     """Tells whether numbers are equal to rounding: of their own, and of the largest."""
     if not x.size or (x.dtype == y.dtype and np.array_equal(x, y)):
         return True
-    x, y = x.astype(np.float64), y.astype(np.float64)
-    size = np.abs(x)
-    with np.errstate(invalid="ignore"):
+    if not x.dtype == y.dtype == np.float32:
+        x, y = x.astype(np.float64), y.astype(np.float64)
+    with np.errstate(all="ignore"):
+        differs = np.abs(x - y)
         if largest is None or not math.isfinite(largest):
-            largest = float(size.max())
-            largest = largest if math.isfinite(largest) else float(size[np.isfinite(x)].max(initial=0.0))
-        near = np.abs(x - y) <= rounding * (size + 0.1 * largest)
+            largest = max(float(x.max()), -float(x.min()))
+            largest = largest if math.isfinite(largest) else float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
+        if float(differs.max()) <= 0.1 * rounding * largest:
+            return True
+        near = differs <= rounding * (np.abs(x) + 0.1 * largest)
     return bool(near.all() or (near | (x == y) | (np.isnan(x) & np.isnan(y))).all())
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from xdsl.dialects.builtin import f32, f64
 
 from populus.dialects import expr
-from populus.dialects.poplar import affine
+from populus.dialects.poplar import affine, arrays
 from populus.dialects.poplar.affine import Map, Set
 from populus.dialects.support.element_types import dtype_of
 from populus.proof.constants import floating, rounding_of
@@ -234,22 +234,21 @@ class Laws:
             return Number(WHOLE[function](*whole)) if function in WHOLE and len(whole) == len(args) else None
         if len(numbers) == len(args):
             return Number(_evaluated(function, [np.float64(n) for n in numbers]))
-        if (shape := self.terms.do(affine.shape_of_box, elements)) is None:
+        if (bounds := self.terms.do(affine.bounds_of_box, elements)) is None:
             return None
         of = tuple(a.node if isinstance(a, Leaf) else a for a in args)
         maps = tuple(a.at for a in args if isinstance(a, Leaf))
-        return self._computed.of((function, of, shape), maps, lambda: self._table(function, args, shape))
+        return self._computed.of((function, of, bounds), maps, lambda: self._table(function, args, bounds))
 
-    def _table(self, function: str, args: tuple[Tree, ...], shape: tuple[int, ...]) -> Tree | None:
-        """Computes a function of constants over a shape: a constant of the dimensions that matter."""
-        used = [d for d in range(len(shape)) if any(isinstance(a, Leaf) and self.terms.do(affine.depends_on, a.at, d) for a in args)]
-        sizes = [shape[d] for d in used]
-        if math.prod(sizes) > MOST_ELEMENTS or 0 in shape:
+    def _table(self, function: str, args: tuple[Tree, ...], bounds: tuple[range, ...]) -> Tree | None:
+        """Computes a function of constants over a box: a constant of the dimensions that matter."""
+        used = [d for d in range(len(bounds)) if any(isinstance(a, Leaf) and self.terms.do(affine.depends_on, a.at, d) for a in args)]
+        sizes = [len(bounds[d]) for d in used]
+        if math.prod(sizes) > MOST_ELEMENTS:
             return None
-        grid = np.meshgrid(*(np.arange(n) for n in sizes), indexing="ij", sparse=True)
-        columns = [grid[used.index(d)] if d in used else np.zeros((), np.int64) for d in range(len(shape))]
-        arrays = [self.values(a, columns) for a in args]
-        value = _evaluated(function, arrays)
+        grid = np.meshgrid(*(np.arange(bounds[d].start, bounds[d].stop) for d in used), indexing="ij", sparse=True)
+        columns = [grid[used.index(d)] if d in used else np.asarray(r.start) for d, r in enumerate(bounds)]
+        value = _evaluated(function, [self.values(a, columns) for a in args])
         if np.asarray(value).dtype == bool:
             return None
         flat = np.ascontiguousarray(np.broadcast_to(np.asarray(value, np.float64), sizes)).reshape(-1)
@@ -257,18 +256,19 @@ class Laws:
         node = self.terms.constant(flat, rounding)
         if (number := self.terms.uniform.get(node)) is not None:
             return number
-        i, place, step = affine.names("i", len(shape)), ["0"], 1
+        i, place, step = affine.names("i", len(bounds)), ["0"], 1
         for d in reversed(used):
-            place.append(f"{step}*i{d}")
-            step *= shape[d]
-        return Leaf(node, affine.read_map(f"{{ [{', '.join(i)}] -> [{' + '.join(place)}] : {affine.within(i, shape)} }}"))
+            place.append(f"{step}*i{d} - {step * bounds[d].start}")
+            step *= len(bounds[d])
+        where = " and ".join(f"{r.start} <= {v} < {r.stop}" for v, r in zip(i, bounds)) or "true"
+        return Leaf(node, affine.read_map(f"{{ [{', '.join(i)}] -> [{' + '.join(place)}] : {where} }}"))
 
     def values(self, tree: Tree, columns: list[Array]) -> Array:
         """Gives the numbers of a constant at many indices."""
         if isinstance(tree, Number):
             return np.float64(tree.value) * np.ones(())
         assert isinstance(tree, Leaf), tree
-        return self.terms.arrays[tree.node].astype(np.float64)[affine.values(tree.at, columns)]
+        return self.terms.arrays[tree.node].astype(np.float64)[arrays.values(tree.at, columns)]
 
     def into_sum(self, leaf: Leaf, by: Leaf) -> Tree | None:
         """Multiplies the constants in a sum of products by a constant; None if there are other products in it, or no such sum."""
@@ -279,25 +279,39 @@ class Laws:
         return self._multiplied.of((leaf.node, by.node), (leaf.at, by.at), lambda: self._multiply(node, leaf.at, by))
 
     def _multiply(self, node: Node, at: Map, by: Leaf) -> Tree | None:
-        parts: list[tuple[tuple[int, ...], Map]] = []
+        factors: dict[int, Map] = {}  # of each constant: its element -> that of the factor
         for ids, relation in zip(node.parts, node.maps):
             places = [k for k, i in enumerate(ids) if i in self.terms.arrays]
             if len(places) != 1 or len(ids) != 2:
                 return None
             [k] = places
-            array = self.terms.arrays[ids[k]].astype(np.float64)
             skip = sum(self.terms.nodes[i].elements.n_dim() for i in ids[:k])
-            own = affine.coordinates(relation, skip, 1)  # index of the sum -> element of the constant
-            factor = own.reverse().apply_range(at.reverse()).apply_range(by.at)
-            if not factor.is_single_valued():
+            own = self.terms.do(affine.coordinates, relation, skip, 1)  # index of the sum -> element of the constant
+            factor = self.terms.do(_factor, own, at, by.at)
+            factors[ids[k]] = self.terms.do(Map.union, factors[ids[k]], factor) if ids[k] in factors else factor
+        new: dict[int, int] = {}
+        for number, factor in factors.items():
+            factor = self.terms.do(Map.coalesce, factor)
+            if not self.terms.do(Map.is_single_valued, factor):
                 return None
-            found = affine.values(factor, [np.arange(array.size)])
-            scaled = array * np.where(found >= 0, self.terms.arrays[by.node].astype(np.float64)[found], 0.0)
-            rounding = max(self.terms.rounding[ids[k]], self.terms.rounding[by.node])
-            new = self.terms.constant(np.ascontiguousarray(scaled), rounding)
-            parts.append((tuple(new if j == k else i for j, i in enumerate(ids)), relation))
+            scaled = self._scaled(self.terms.arrays[number], self.terms.arrays[by.node], factor)
+            new[number] = self.terms.constant(scaled, max(self.terms.rounding[number], self.terms.rounding[by.node]))
+        parts = [(tuple(new.get(i, i) for i in ids), relation) for ids, relation in zip(node.parts, node.maps)]
         leaf, multiple = self.terms.sum_of("add", node.elements, parts, ())
         return self.terms.moved(self.times(leaf, Number(multiple), node.elements), at)
+
+    def _scaled(self, array: Array, by: Array, factor: Map) -> Array:
+        """Multiplies each element of a constant by that of another which `factor` names; 0 where it names none."""
+        array, by = (v if v.dtype == np.float32 else v.astype(np.float64) for v in (array, by))
+        with np.errstate(all="ignore"):
+            if (way := self.terms.do(arrays.strides, factor, array.size)) is not None:
+                return (array.reshape(way.shape) * way.of(by)).reshape(-1)
+            found = arrays.values(factor, [np.arange(array.size)])
+            return array * np.where(found >= 0, by[found], by.dtype.type(0))
+
+
+def _factor(own: Map, at: Map, by: Map) -> Map:
+    return own.reverse().apply_range(at.reverse()).apply_range(by)
 
 
 def factored(tree: Tree) -> tuple[Tree, float]:

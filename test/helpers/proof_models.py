@@ -111,6 +111,17 @@ def normalised() -> onnx.ModelProto:
     return _model(g, g.op("Relu", g.op("Mul", n, g.constant(0.5))), [2, 5, 6, 7], x=[2, 3, 6, 7])
 
 
+def dense() -> onnx.ModelProto:
+    """Concatenated results of convolutions, each normalised by its own part of a scale that a pattern moves into weights."""
+    g, x = Graph(), "x"
+    for inputs in (3, 7, 11):
+        n = g.op("BatchNormalization", x, *(g.weight(inputs) for _ in range(3)), g.constant(np.arange(1.0, inputs + 1)))
+        c = g.op("Conv", g.op("Relu", n), g.weight(6, inputs, 1, 1))
+        m = g.op("BatchNormalization", c, *(g.weight(6) for _ in range(3)), g.constant(np.arange(1.0, 7)))
+        x = g.op("Concat", x, g.op("Conv", g.op("Relu", m), g.weight(4, 6, 3, 3), pads=[1, 1, 1, 1]), axis=1)
+    return _model(g, x, [1, 15, 5, 6], x=[1, 3, 5, 6])
+
+
 def attention() -> onnx.ModelProto:
     """Rewrites without new constants: the proof needs no numbers."""
     g = Graph()
@@ -208,8 +219,8 @@ def branches() -> onnx.ModelProto:
 MODELS: Mapping[str, Callable[[], onnx.ModelProto]] = {
     f.__name__: f
     for f in (
-        slices, views, concats, pads, strided, grouped, transposed_windows, averages, sums, long_sums, normalised, attention, rows,
-        looked_up, bert, lstm, gru, scanned, counted, while_loop, branches,
+        slices, views, concats, pads, strided, grouped, transposed_windows, averages, sums, long_sums, normalised, dense, attention,
+        rows, looked_up, bert, lstm, gru, scanned, counted, while_loop, branches,
     )
 }  # fmt: skip
 """Models by name."""

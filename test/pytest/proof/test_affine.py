@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 
-from populus.dialects.poplar import affine
+from populus.dialects.poplar import affine, arrays
 from populus.dialects.poplar.overlap import disjoint, image
 from populus.dialects.poplar.partition import Access, Domain, Split, at, bounds_problem, race
 from populus.dialects.poplar.points import images
@@ -177,6 +177,37 @@ def test_an_exception_while_a_map_is_computed_stays_what_it_is(monkeypatch):
     def stop(*_):
         raise TooLong
 
-    monkeypatch.setattr(affine, "_value", stop)
+    monkeypatch.setattr(arrays, "_value", stop)
     with pytest.raises(TooLong):
-        affine.values(affine.read_map("{ [i] -> [2*i] : 0 <= i < 9 }"), [np.arange(9)])
+        arrays.values(affine.read_map("{ [i] -> [2*i] : 0 <= i < 9 }"), [np.arange(9)])
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "step"),
+    [
+        ("{ [i] -> [i] : 0 <= i < 24 }", (24,), (1,)),
+        ("{ [i] -> [floor(i/4)] : 0 <= i < 24 }", (6, 4), (1, 0)),
+        ("{ [i] -> [i mod 4] : 0 <= i < 24 }", (6, 4), (0, 1)),
+        ("{ [i] -> [23 - i] : 0 <= i < 24 }", (24,), (-1,)),
+        ("{ [i] -> [6*(i mod 4) + floor(i/4)] : 0 <= i < 24 }", (6, 4), (1, 6)),
+        ("{ [i] -> [2*floor(i/12) + floor(i/2) mod 2] : 0 <= i < 24 }", (2, 3, 2, 2), (2, 0, 1, 0)),
+    ],
+)
+def test_the_strides_of_a_map_show_what_it_names(text, shape, step):
+    at = affine.read_map(text)
+    found = arrays.strides(at, 24)
+    assert found is not None and (found.shape, found.strides) == (shape, step)
+    flat = np.arange(24) * 7
+    assert np.array_equal(found.of(flat).reshape(-1), flat[arrays.values(at, [np.arange(24)])])
+
+
+@pytest.mark.parametrize("body", ["[i] : 0 <= i < 23", "[floor(i/5)] : 0 <= i < 24", "[j] : 0 <= i < 24 and i <= j <= i + 1"])
+def test_a_map_without_strides_has_none(body):
+    assert arrays.strides(affine.read_map(f"{{ [i] -> {body} }}"), 24) is None
+
+
+def test_a_box_has_its_bounds_wherever_it_begins():
+    assert affine.bounds_of_box(affine.read_set("{ [i, j] : 3 <= i < 9 and j = 2 }")) == (range(3, 9), range(2, 3))
+    assert affine.shape_of_box(affine.read_set("{ [i] : 3 <= i < 9 }")) is None
+    assert affine.bounds_of_box(affine.read_set("{ [i] : 3 <= i < 9 and i mod 2 = 0 }")) is None
+    assert affine.bounds_of_box(affine.read_set("{ [i] : 3 <= i }")) is None
