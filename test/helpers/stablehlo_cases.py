@@ -124,6 +124,7 @@ INPUTS: dict[str, list[Array]] = {
     "scatter_set": [ROWS[0], np.array([[1], [4], [0], [7]], np.int32), ROWS[2]],
     "scatter_any_region": ROWS,
     "scatter_windows": [draw(5, 6), at(3, 2), draw(2, 3)],
+    "scatter_windows_that_are_partly_outside": [draw(5, 6), np.array([[4, 1], [-1, 0], [0, 4], [3, 3]], np.int32), draw(4, 2, 3)],
     "rng_three_fry": [np.array([3, 2**63 + 5], np.uint64)],
     "triangular_solve": [np.tril(draw(4, 4, low=1, high=2)), draw(4, 2)],
     "tuple": [draw(3), draw(2)],

@@ -83,16 +83,24 @@ class Table:
         return found
 
     def inside(self, c: Conversion, starts: dict[int, SSAValue], windows: Sequence[int], batch: Sequence[int]) -> SSAValue | None:
-        """Tells which elements of windows are inside, [batch.., window..]; None if constants say that all are."""
+        """Tells which windows are inside, [batch.., window..]; None if constants say that all are.
+
+        A window of which a part is outside is so as a whole: XLA has it so and JAX states it (`GatherScatterMode.FILL_OR_DROP`),
+        while StableHLO's specification drops the elements that are outside.
+        """
         found: SSAValue | None = None
-        for d, at in self.spread(c, starts, windows, batch).items():
-            known = constant_value(starts[d]) if d in starts else None
-            if d not in starts or (known is not None and (known >= 0).all() and (known <= self.sizes[d] - windows[d]).all()):
+        for d in self.front:
+            if d not in starts:
                 continue
-            low, high = c(popart.GreaterOrEqualOp, at, c.scalar(0, at)), c(popart.LessOp, at, c.scalar(self.sizes[d], at))
-            ok = c(popart.AndOp, low, high)
+            at, last = starts[d], self.sizes[d] - windows[d]
+            known = constant_value(at)
+            if known is not None and (known >= 0).all() and (known <= last).all():
+                continue
+            ok = c(popart.AndOp, c(popart.GreaterOrEqualOp, at, c.scalar(0, at)), c(popart.LessOrEqualOp, at, c.scalar(last, at)))
             found = ok if found is None else c(popart.AndOp, found, ok)
-        return None if found is None else c.expand(found, (*batch, *(windows[d] for d in self.front)))
+        if found is None:
+            return None
+        return c.expand(c.reshape(found, (*batch, *(1,) * len(self.front))), (*batch, *(windows[d] for d in self.front)))
 
 
 def wide_index(c: Conversion, x: SSAValue) -> SSAValue:
