@@ -149,11 +149,12 @@ MEASURED: dict[str, str] = dict.fromkeys(_CYCLES, "device_cycles")
 
 def spearman(predicted: Sequence[float], measured: Sequence[float]) -> float:
     """Computes Spearman's coefficient: the correlation of places, equal numbers sharing the mean of theirs."""
-    places: list[NDArray[np.float64]] = []
-    for values in (predicted, measured):
-        _, inverse, counts = np.unique(np.asarray(values, float), return_inverse=True, return_counts=True)
-        places.append((np.cumsum(counts) - (counts - 1) / 2)[inverse])
-    return float(np.corrcoef(*places)[0, 1])
+    return float(np.corrcoef(_places(predicted), _places(measured))[0, 1])
+
+
+def _places(values: Sequence[float]) -> NDArray[np.float64]:
+    _, inverse, counts = np.unique(np.asarray(values, float), return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
 
 
 def ranks(lines: Iterable[Line]) -> str:

@@ -18,7 +18,7 @@ from rich.table import Table
 from populus.dialects.poplar.target import PARTIALS
 from populus.dialects.support.output_files import check_places
 from populus.exploration.checking import checked
-from populus.exploration.explore import Exploration, explore
+from populus.exploration.explore import Exploration, check_parquet, explore
 from populus.exploration.measure import LESS
 from populus.exploration.running import Point
 from populus.exploration.search import SEARCHES
@@ -57,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--check", type=whole(0), default=0, metavar="N", help="run N drawn points of the front; exit 1 if one differs from the model")
     add("--json", metavar="FILE", help="write all points as JSON to this file, or to standard output for -")
     add("--csv", metavar="FILE", help="write a line for each point")
+    add("--parquet", metavar="FILE", help="write a row for each point, by pyarrow (the extra `parquet`)")
     add("--html", metavar="FILE", help="write the page, which needs no network")
     add("--no-weights", action="store_true", help="plan by the shapes of the weights: their data is not read, and may be missing")
     add("--partials", choices=PARTIALS, help="sum products of 16-bit floats in f32 (default), or faster and less exactly in f16")
@@ -70,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
-    check_places([path for path in (args.json, args.csv, args.html) if path not in (None, "-")])
+    check_places([path for path in (args.json, args.csv, args.parquet, args.html) if path not in (None, "-")])
+    if args.parquet is not None:
+        check_parquet(args.parquet)
     console = Terminal(highlight=False, soft_wrap=True, stderr=args.json == "-", width=WIDE)
     with TemporaryDirectory() as folder:
         paths = [model_path(text) for text in args.models]
@@ -90,7 +93,7 @@ def execute(args: argparse.Namespace) -> int:
     for check in checks:
         said = check.fault or f"agrees within {check.difference:.2g} of the largest element"
         console.print(f"point {check.point}, {check.model}: {check.engine} on {check.tiles:,} tiles {said}", markup=False)
-    say_written(console, args.json, args.csv, args.html)
+    say_written(console, args.json, args.csv, args.parquet, args.html)
     if found.interrupted:
         go_on = f"; --log {args.log} --resume goes on" if args.log else ""
         console.print(f"interrupted after {len(found.points)} points{go_on}", markup=False)
@@ -164,7 +167,7 @@ def _write(args: argparse.Namespace, found: Exploration) -> None:
         to_standard_output(found.json())
     elif args.json is not None:
         found.to_json(args.json)
-    for path, write in ((args.csv, found.to_csv), (args.html, found.to_html)):
+    for path, write in ((args.csv, found.to_csv), (args.parquet, found.to_parquet), (args.html, found.to_html)):
         if path is not None:
             write(path)
 

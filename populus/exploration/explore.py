@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from hashlib import file_digest, sha256
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -167,17 +168,38 @@ class Exploration:
         """Writes everything as JSON. Raises PopulusError if the file cannot be written."""
         _write(path, self.json())
 
+    def rows(self) -> tuple[list[str], list[list[Any]]]:
+        """Gives a table: names of columns; of each point its settings, measures (or None), whether it is on the front, and its fault."""
+        names = [axis.name for axis in self.bench.space.axes]
+        found: list[list[Any]] = []
+        for row in self.record()["points"]:
+            measures = row.get("measures", {})
+            given = [row["settings"][n] for n in names]
+            found.append([row["point"], *given, *(measures.get(n) for n in MEASURES), row["front"], row.get("why")])
+        return ["point", *names, *MEASURES, "front", "why"], found
+
     def csv(self) -> str:
         """Formats a line for each point: what it sets, its measures, whether it is on the front, and why it is not compared."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
-        names = [axis.name for axis in self.bench.space.axes]
-        writer.writerow(["point", *names, *MEASURES, "front", "why"])
-        for row in self.record()["points"]:
-            measures = row.get("measures", {})
-            given = [row["settings"][n] for n in names]
-            writer.writerow([row["point"], *given, *(measures.get(n, "") for n in MEASURES), int(row["front"]), row.get("why", "")])
+        names, rows = self.rows()
+        writer.writerow(names)
+        writer.writerows([*row[:-2], int(row[-2]), row[-1]] for row in rows)
         return stream.getvalue()
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Writes the table as Parquet, with all else of the record as JSON under the key `populus`.
+
+        Raises PopulusError if pyarrow (the extra `parquet`) is not installed, or if the file cannot be written.
+        """
+        check_parquet(path)
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+        names, rows = self.rows()
+        columns = [_of_one_type([row[i] for row in rows]) for i in range(len(names))]
+        table = arrow.table([arrow.array(column) for column in columns], names=names)
+        about = json.dumps({key: value for key, value in self.record().items() if key != "points"}, ensure_ascii=False, allow_nan=False)
+        with replacing(path) as partial:
+            parquet.write_table(table.replace_schema_metadata({"populus": about}), partial)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Writes a line for each point. Raises PopulusError if the file cannot be written."""
@@ -187,6 +209,18 @@ class Exploration:
         """Writes the page of the exploration. Raises PopulusError if the file cannot be written."""
         page = import_module("populus.tools.report.exploration")  # of a higher layer, for this call only
         _write(path, str(page.html(self)))
+
+
+def check_parquet(path: str | os.PathLike[str]) -> None:
+    """Raises PopulusError if Parquet cannot be written: pyarrow is not installed."""
+    if find_spec("pyarrow") is None:
+        raise PopulusError(f"{path}: Parquet is written by pyarrow, which is not installed; pip install pyarrow, or write CSV")
+
+
+def _of_one_type(column: list[Any]) -> list[Any]:
+    """Makes texts of a column that has texts and other values."""
+    mixed = {isinstance(cell, str) for cell in column if cell is not None} == {True, False}
+    return [None if cell is None else str(cell) for cell in column] if mixed else column
 
 
 def _write(path: str | os.PathLike[str], text: str) -> None:

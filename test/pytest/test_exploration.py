@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import importlib
+import io
 import json
 import math
 import os
@@ -341,6 +344,27 @@ def test_a_log_of_something_else_is_refused(tmp_path):
     path.write_text('{"explore": 1, "key": "k"}\n{"point": "x"}\n')
     with pytest.raises(PopulusError, match="line 2: no point"):
         Log(path, "k", True)
+
+
+@pytest.mark.skipif(find_spec("pyarrow") is None, reason="Parquet is written by pyarrow, the extra `parquet`")
+def test_parquet_has_the_rows_of_the_csv_and_the_rest_as_text(explored, tmp_path):
+    parquet = importlib.import_module("pyarrow.parquet")
+    explored.to_parquet(tmp_path / "points.parquet")
+    found = parquet.read_table(tmp_path / "points.parquet")
+    rows = list(csv.DictReader(io.StringIO(explored.csv())))
+    assert found.column_names == list(rows[0]) and found.num_rows == len(rows) == len(explored.points)
+    for ours, theirs in zip(found.to_pylist(), rows, strict=True):
+        assert {n: "" if v is None else str(int(v) if n == "front" else v) for n, v in ours.items()} == theirs
+    about = json.loads(found.schema.metadata[b"populus"])
+    assert about == {key: value for key, value in explored.record().items() if key != "points"}
+    assert [f.name for f in tmp_path.iterdir()] == ["points.parquet"]
+
+
+def test_parquet_without_pyarrow_is_one_line_before_a_point_is_weighed(monkeypatch, tmp_path, populus):
+    monkeypatch.setattr("populus.exploration.explore.find_spec", lambda name: None)
+    got = populus("explore", "digits", "--vary", "tiles=4", "--parquet", str(tmp_path / "a.parquet"))
+    assert got.status == 1 and "pip install pyarrow, or write CSV" in got.err and len(got.err.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
 
 
 # ---- energy and area
