@@ -59,9 +59,8 @@ def round_away(b: Body, x: str) -> str:
 
 
 def increment(b: Body, x: str) -> str:
-    """Computes `y = (x + increment) mod modulus`."""
-    y = b("Add", x, b.like(b.attr("increment")))
-    return b("Mod", y, b.like(b.attr("modulus")), fmod=1 if b.dtype().kind == "f" else 0)
+    """Computes the remainder of `(x + increment) / modulus`, of the sign of the sum: PopART's op is C's, for whole numbers too."""
+    return b("Mod", b("Add", x, b.like(b.attr("increment"))), b.like(b.attr("modulus")), fmod=1)
 
 
 def reshape(b: Body, x: str) -> str:

@@ -56,6 +56,17 @@ def test_a_call_is_one_op_of_its_kind_with_its_body(call, kind, inner, more):
     assert not op.modifies()
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_increment_mod_has_the_sign_of_the_sum_as_the_remainder_of_c(dtype):
+    ir = popxl.Ir()
+    with ir.main_graph:
+        found = ops.increment_mod(popxl.variable(np.array([5, -5, 10, -7], dtype)), 3, 4)
+        out = popxl.d2h_stream(found.shape, found.dtype)
+        ops.host_store(out, found)
+    with popxl.Session(ir, "cpu", engine="numpy") as session:
+        np.testing.assert_array_equal(session.run()[out], np.array([0, -2, 1, 0], dtype))
+
+
 def test_ops_in_place_say_what_they_changed():
     ir, a, b = built()
     with ir.main_graph:

@@ -150,8 +150,8 @@ def _cast(t: Tensor, data_type: dtypes.dtype) -> Tensor:
 
 @recorded("IncrementMod")
 def increment_mod(t: Tensor, increment: float, modulus: float) -> Tensor:
-    """Computes `(t + increment) mod modulus`."""
-    return emit("mod", add(t, fixed(increment, t)), fixed(modulus, t))
+    """Computes the remainder of `(t + increment) / modulus`, of the sign of the sum, as PopART's op does."""
+    return fmod(add(t, fixed(increment, t)), fixed(modulus, t))
 
 
 increment_mod_ = in_place("IncrementModInplace", increment_mod)

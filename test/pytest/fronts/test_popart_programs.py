@@ -39,6 +39,8 @@ ELEMENTWISE: list[tuple[str, dict[str, Any], Sequence[Array], Array]] = [
     ("reshape", {"shape": [2, 6]}, [X], X.reshape(2, 6)),
     ("bitwisexnor", {}, [np.array([12], np.int32), np.array([10], np.int32)], np.array([~(12 ^ 10)], np.int32)),
     ("incrementmod", {"increment": 3, "modulus": 5}, [np.array([0, 4], np.int32)], np.array([3, 2], np.int32)),
+    ("incrementmod", {"increment": 3, "modulus": 4}, [np.array([5, -5, -7], np.int32)], np.array([0, -2, 0], np.int32)),
+    ("incrementmod", {"increment": 3.0, "modulus": 4.0}, [np.array([5, -5], np.float32)], np.array([0, -2], np.float32)),
     ("bucketize", {"right": 1}, [np.array([1, 4], np.int32), np.array([1, 4, 9], np.int32)], np.array([1, 2], np.int32)),
     ("dynamicslice", {"axes": [1], "sizes": [2]}, [X, np.array([1], np.uint32)], X[:, 1:3]),
     ("dynamiczero", {"axes": [0], "sizes": [1]}, [X, np.array([1], np.uint32)], X * np.array([[1], [0], [1]], np.float32)),
