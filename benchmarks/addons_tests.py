@@ -1,8 +1,9 @@
 """Counts what runs of popxl_addons' own tests: `python benchmarks/addons_tests.py CHECKOUT [-k FILE] [-v]`.
 
 CHECKOUT is a copy of Graphcore's public repository popxl-addons. `popxl` and `popart` are those of `populus`, and the package's ops in C++
-are ours. A test function counts if all its parameter sets pass. With -v, each failure's last line. The tests want PyTorch, scipy,
-more_itertools, gitpython and tqdm; those that ask for torchvision or another transformers count as failures.
+are ours. A test function counts if all its parameter sets pass; those that compare numbers are counted apart (`comparing.py`). With -v,
+each failure's last line. The tests want PyTorch, scipy, more_itertools, gitpython and tqdm; those that ask for torchvision or another
+transformers count as failures.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ def inner(path: str) -> int:
 
     install()
     options = ["-q", "-rA", "--tb=line", "-p", "no:cacheprovider", "-p", "no:randomly", "--continue-on-collection-errors"]
-    options += ["-W", "ignore", "-o", "addopts="]
+    options += ["-p", "comparing", "-W", "ignore", "-o", "addopts="]
     return pytest.main([*options, path])
 
 
 def main() -> None:
     """Prints the count."""
-    from benchmarks.popxl_tests import ran
+    from benchmarks.popxl_tests import counted, ran
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path)
@@ -39,16 +40,16 @@ def main() -> None:
     parser.add_argument("-k", default="", help="only files whose name holds this")
     args = parser.parse_args()
     checkout = args.checkout.resolve()
-    os.environ["PYTHONPATH"] = os.pathsep.join([*(str(checkout / place) for place in PLACES), str(ROOT)])
+    os.environ["PYTHONPATH"] = os.pathsep.join([*(str(checkout / place) for place in PLACES), str(ROOT), str(ROOT / "benchmarks")])
     total = Counter[str]()
     for path in sorted((checkout / "tests").rglob("test_*.py")):
         if args.k not in path.name:
             continue
-        count, passed, said = ran([sys.executable, __file__, "--inner", str(path)], path, str(checkout))
-        total.update(all=count, passed=passed)
+        found, said = ran([sys.executable, __file__, "--inner", str(path)], path, str(checkout))
+        total += found
         if args.verbose:
-            print(f"{path.name}: {passed} of {count}", *said, sep="\n    ", flush=True)
-    print(f"popxl_addons: {total['passed']} of {total['all']}")
+            print(f"{path.name}: {counted(found)}", *said, sep="\n    ", flush=True)
+    print(f"popxl_addons: {counted(total)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Counts what runs of PopXL's own tests: `python benchmarks/popxl_tests.py CHECKOUT [integration|unit|docs] [-v]`.
 
 CHECKOUT is a copy of Graphcore's public PopART repository. Names `popxl` and `popart` are those of `populus`. Prints, for each suite,
-how many of its test functions (or scripts) end well; a function counts if all its parameter sets do. With -v, each failure's last line.
+how many of its test functions (or scripts) end well, and how many of these compare numbers (`comparing.py`); a function counts if all its
+parameter sets do. With -v, each failure's last line.
 The tests want PyTorch; those that ask for more packages count as failures.
 """
 
@@ -43,10 +44,8 @@ def inner(kind: str, path: str) -> int:
         return 0
     import pytest
 
-    device = ["--device-type", device_type(Path(path))]
-    return pytest.main(
-        ["-q", "-rA", "--tb=line", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-W", "ignore", *device, path]
-    )
+    plugins = ["-p", "comparing", "-p", "no:cacheprovider", "-p", "no:randomly", "--device-type", device_type(Path(path))]
+    return pytest.main(["-q", "-rA", "--tb=line", *plugins, "--continue-on-collection-errors", "-W", "ignore", path])
 
 
 def device_type(path: Path) -> str:
@@ -62,8 +61,11 @@ def functions(path: Path) -> int:
     return len(re.findall(r"^(?:    )?def test_\w+", path.read_text(), re.MULTILINE))
 
 
-def ran(command: list[str], path: Path, folder: str, script: bool = False) -> tuple[int, int, list[str]]:
-    """Counts a file's functions (or the file, a script) and those that end well when a command runs it, with messages of the others."""
+def ran(command: list[str], path: Path, folder: str, script: bool = False) -> tuple[Counter[str], list[str]]:
+    """Counts a file's functions (or the file, a script), those that end well when a command runs it, and those that compare numbers.
+
+    Gives the messages of the functions that fail too.
+    """
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False)
         text, status = done.stdout + done.stderr, done.returncode
@@ -71,14 +73,21 @@ def ran(command: list[str], path: Path, folder: str, script: bool = False) -> tu
         text, status = f"more than {SECONDS} s", 1
     lines = [line for line in text.splitlines() if line.strip()]
     if script:
-        return 1, int(status == 0), [] if status == 0 else [f"{path.name}: {lines[-1] if lines else status}"]
+        return Counter(all=1, passed=int(status == 0)), [] if status == 0 else [f"{path.name}: {lines[-1] if lines else status}"]
     found = re.findall(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL) \S*?::([\w:]+)", text, re.MULTILINE)
     results: dict[str, set[str]] = {}
     for outcome, name in found:
         results.setdefault(name, set()).add(outcome)
-    passed = sum(outcomes <= {"PASSED"} for outcomes in results.values())
+    passed = {name for name, outcomes in results.items() if outcomes <= {"PASSED"}}
+    compared = passed & set(re.findall(r"^COMPARED \S*?::([\w:]+)", text, re.MULTILINE))
     said = [line for line in lines if line.startswith(("FAILED", "ERROR"))] or ([] if status in (0, 5) else [f"{path.name}: {lines[-1]}"])
-    return functions(path), passed, said
+    return Counter(all=functions(path), passed=len(passed), compared=len(compared)), said
+
+
+def counted(found: Counter[str]) -> str:
+    """Says how many end well, and how many of these compare numbers."""
+    numbers = f", of which {found['compared']} compare numbers" if found["compared"] else ""
+    return f"{found['passed']} of {found['all']}{numbers}"
 
 
 def main() -> None:
@@ -97,15 +106,16 @@ def main() -> None:
         for path in files:
             with tempfile.TemporaryDirectory() as folder:
                 command = [sys.executable, __file__, "--inner", suite, str(path.resolve())]
-                count, passed, said = ran(command, path, folder, suite == "docs")
-            total.update(all=count, passed=passed)
+                found, said = ran(command, path, folder, suite == "docs")
+            total += found
             if args.verbose:
-                print(f"{path.name}: {passed} of {count}", *said, sep="\n    ", flush=True)
-        print(f"{suite}: {total['passed']} of {total['all']}", flush=True)
+                print(f"{path.name}: {counted(found)}", *said, sep="\n    ", flush=True)
+        print(f"{suite}: {counted(total)}", flush=True)
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("PYTHONPATH", str(Path(__file__).resolve().parents[1]))
+    here = Path(__file__).resolve()
+    os.environ.setdefault("PYTHONPATH", os.pathsep.join([str(here.parents[1]), str(here.parent)]))
     if sys.argv[1:2] == ["--inner"]:
         raise SystemExit(inner(sys.argv[2], sys.argv[3]))
     main()
