@@ -1,6 +1,7 @@
 """Models for browsers: time over onnxruntime-web's, and bytes, in one Node process that runs both in turns, on one thread.
 
-python -m benchmarks.web [MODEL ..] [--ort FOLDER] [--rounds N]     by default light nets and layers
+python -m benchmarks.web [MODEL ..] [--ort FOLDER] [--rounds N]     by default light nets and layers; `all`: those of the table of speeds
+python -m benchmarks.web [MODEL ..] --sizes                         bytes alone, without Node
 
 `npm install --prefix build/web onnxruntime-web@1.30.0` puts the other engine where this looks for it. Times are medians of the rounds, and
 minima in brackets; the start is from nothing to the first result, the package's code included.
@@ -17,12 +18,14 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 
 import onnx
+from onnx import numpy_helper
 
 import populus
 from benchmarks.models import MODELS
+from benchmarks.speed import HOST
 
 NAMES = ("squeezenet", "shufflenet", "inception_v2", "bert_layer", "lstm")
 ROOT = Path(__file__).parent
@@ -38,13 +41,24 @@ def node() -> str:
     return str(Path(spec.submodule_search_locations[0]) / "bin/node")
 
 
-def measured(name: str, ort: Path, rounds: int) -> tuple[list[dict], int, int]:
-    """Builds a model and runs it. Returns what Node says of each engine, and the bytes of code, plain and compressed."""
+def shipped(proto: onnx.ModelProto, folder: Path) -> str:
+    """Gives the bytes of code, plain and compressed, and those of the weights over the model's initializers."""
+    code = [(folder / file).read_bytes() for file in ("model.relaxed.wasm", "populus.mjs")]
+    weights = sum(numpy_helper.to_array(i).nbytes for i in proto.graph.initializer)
+    packed = (folder / "model.bin").stat().st_size
+    sizes = f"{sum(map(len, code)) / 1e3:.1f} kB, {sum(len(gzip.compress(part, 9)) for part in code) / 1e3:.1f}"
+    return f"{sizes} | {packed / 1e6:.1f} MB, {packed / max(weights, 1):.2f}"
+
+
+def measured(name: str, ort: Path, rounds: int) -> tuple[list[dict], str]:
+    """Builds a model and runs it. Returns what Node says of each engine, and the bytes that a page ships; no rounds: these alone."""
     with tempfile.TemporaryDirectory(prefix="populus-web-") as place:
         folder, proto = Path(place), MODELS[name]()
         onnx.save(proto, folder / "model.onnx")
         program = populus.compile(proto, target="host", engine="native")
         populus.build(program, folder / "built", cpu="wasm32", relaxed=True)
+        if not rounds:
+            return [], shipped(proto, folder / "built")
         inputs = []
         for number, (key, array) in enumerate(program.signature.random().items()):
             file = folder / f"input{number}"
@@ -55,8 +69,7 @@ def measured(name: str, ort: Path, rounds: int) -> tuple[list[dict], int, int]:
         done = subprocess.run([node(), str(ROOT / "web.mjs"), str(folder / "given.json")], capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(f"{name}: {done.stderr.strip()[-500:]}")
-        code = [(folder / "built" / file).read_bytes() for file in ("model.relaxed.wasm", "populus.mjs")]
-        return json.loads(done.stdout), sum(map(len, code)), sum(len(gzip.compress(part, 9)) for part in code)
+        return json.loads(done.stdout), shipped(proto, folder / "built")
 
 
 def main() -> None:
@@ -65,15 +78,27 @@ def main() -> None:
     parser.add_argument("models", nargs="*", metavar="MODEL", default=list(NAMES))
     parser.add_argument("--ort", type=Path, default=ORT, metavar="FOLDER", help="the package onnxruntime-web")
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--sizes", action="store_true")
     args = parser.parse_args()
+    names = HOST if args.models == ["all"] else args.models
+    if args.sizes:
+        print("| model | code, compressed | weights, over the model's |\n|---|---|---|")
+        for name in names:
+            print(f"| {name} | {measured(name, args.ort, 0)[1]} |", flush=True)
+        return
     if not (args.ort / "dist" / THEIRS[0]).is_file():
         sys.exit(f"{args.ort}: onnxruntime-web is not here; npm install --prefix build/web onnxruntime-web@1.30.0")
     theirs = [(args.ort / "dist" / file).read_bytes() for file in THEIRS]
     sizes = sum(map(len, theirs)), sum(len(gzip.compress(part, 9)) for part in theirs)
     print(f"onnxruntime-web: {sizes[0] / 1e3:,.0f} kB of code, {sizes[1] / 1e3:,.0f} kB compressed\n")
-    print("| model | relaxed | plain | onnxruntime-web | ratio | plain | start | code, compressed | apart |\n|---" + "|---" * 8 + "|")
-    for name in args.models:
-        lanes, code, small = measured(name, args.ort, args.rounds)
+    print(
+        "| model | relaxed | plain | onnxruntime-web | ratio | plain | start | code, compressed | weights, over the model's | apart |\n|---"
+        + "|---" * 9
+        + "|"
+    )
+    found: dict[str, list[float]] = {"relaxed": [], "plain": []}
+    for name in names:
+        lanes, bytes = measured(name, args.ort, args.rounds)
         times = {lane["label"]: lane["times"] for lane in lanes}
         cells = [f"{median(t):.2f} ms ({min(t):.2f})" for t in times.values()]
         ratios = [f"{median(times[k]) / median(times['ort']):.2f} ({min(times[k]) / min(times['ort']):.2f})" for k in ("relaxed", "plain")]
@@ -81,9 +106,13 @@ def main() -> None:
         assert max(lane["apart"] for lane in lanes) < 1e-3, lanes
         print(
             f"| {name} | {' | '.join(cells)} | {' | '.join(ratios)} | {starts['relaxed']:.0f} of {starts['ort']:.0f} ms "
-            f"| {code / 1e3:.1f} kB, {small / 1e3:.1f} | {lanes[0]['apart']:.0e} |",
+            f"| {bytes} | {lanes[0]['apart']:.0e} |",
             flush=True,
         )
+        for label, ratios_of in found.items():
+            ratios_of.append(median(times[label]) / median(times["ort"]))
+    means = ", ".join(f"{label} {geometric_mean(ratios):.2f}, at most {max(ratios):.2f}" for label, ratios in found.items())
+    print(f"\nRatios of medians, geometric mean: {means}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,11 @@ from helpers import web
 from helpers.built_nets import cache, compiled, gather, model, net, normal, recurrent
 from helpers.web import Run, needs_node
 from populus.dialects.support.diagnostics import PopulusError
+from populus.program.building import frozen_program
 from populus.runtime.engine.native.codegen.cpu import machine
+from populus.runtime.engine.native.codegen.jit import file_object
+from populus.runtime.engine.native.frozen.wasm_link import linked
+from populus.runtime.engine.native.frozen.wasm_object import Section, read
 
 CASES = (
     *("conv_with_autopad_same", "convtranspose_pads", "maxpool_2d_dilations", "averagepool_2d_pads_count_include_pad"),
@@ -164,6 +168,21 @@ def test_no_compiler_no_linker_and_no_node_are_needed(tmp_path):
     assert done.returncode == 0, done.stderr
     files = sorted(p.name for p in (tmp_path / "out").iterdir())
     assert files == ["index.html", "net.bin", "net.relaxed.wasm", "net.wasm", "populus.d.mts", "populus.mjs"]
+
+
+def test_masked_accesses_are_functions_that_all_kernels_share():
+    """WebAssembly has no masked loads: written out at each place, they were a third of the code of nets with pools."""
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["p"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        helper.make_node("AveragePool", ["p"], ["y"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+    ]
+    frozen = frozen_program(compiled(model(nodes, [("x", [1, 2, 9, 9])], [("y", [1, 2, 5, 5])])), "wasm32", {})
+    kernels = [k for k in frozen.kernels if k.key.startswith("down")]
+    objects = [file_object(kernel, frozen.plan) for kernel in kernels]
+    counts = [len(read(content).parts[Section.CODE]) for content in objects]
+    assert counts == [3, 3]  # the kernel, masked loads, masked stores
+    joined = linked(objects, [kernel.name for kernel in kernels], {}, bytes(16))
+    assert len(read(joined).parts[Section.CODE]) == 4
 
 
 def test_two_builds_are_equal_byte_for_byte(tmp_path):

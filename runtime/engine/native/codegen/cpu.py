@@ -103,6 +103,11 @@ class Machine:
         return replace(self, features=self.features.replace("+amx", "-amx"))
 
     @property
+    def few_registers(self) -> bool:
+        """True if sums of 16 lanes take all vector registers: V8 keeps some 15 vectors of 16 bytes."""
+        return self.architecture == WASM
+
+    @property
     def block(self) -> tuple[int, int]:
         """Rows, and vectors per row, of the largest block of sums that the registers hold."""
         few = (6, 2) if {"neon", "v"} & self.enabled else (4, 2)  # V8 keeps at most 9 sums in registers

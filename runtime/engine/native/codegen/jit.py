@@ -21,6 +21,7 @@ from populus.runtime.built.code import Flat, MappedCode
 from populus.runtime.engine.native.codegen import object_cache
 from populus.runtime.engine.native.codegen.cpu import WASM, Machine, binding, machine
 from populus.runtime.engine.native.codegen.flat import flat
+from populus.runtime.engine.native.codegen.masked import apart
 from populus.runtime.engine.native.codegen.touched import Touches
 
 
@@ -125,6 +126,8 @@ def kept_object(kernel: Kernel, plan: Machine, made: Callable[[], None], emitted
     if (known := object_cache.get(asked)) is not None and (content := _object(kernel, known.decode())) is not None:
         return content
     text = kernel.build(kernel.name, plan)
+    if host.architecture == WASM:
+        text = apart(text)
     named = _hashed(text, compiler(), *of, "vectors" if kernel.vectors else "")
     content = _object(kernel, named)
     if content is None:

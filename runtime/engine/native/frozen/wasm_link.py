@@ -75,13 +75,13 @@ class _Link:
             raise PopulusError(f"the program calls {', '.join(unknown)}, which WebAssembly does not have; build it for another CPU")
         self.outside = {name: self._type(type) for name, type in sorted(missing.items())}
         self.functions = {name: number for number, name in enumerate(self.outside)}
-        self.first: list[int] = []  # number of each object's first function
-        at = len(self.outside)
+        self.bodies: list[tuple[int, Part]] = []  # type and content of each function that the module has
+        self.own: list[list[int]] = []  # numbers of each object's functions
+        known: dict[tuple[bytes, bytes], int] = {}
         for o in objects:
-            self.first.append(at)
+            self.own.append([self._place(o, n, known) for n in range(len(o.functions))])
             for s in _visible(o):
-                self.functions.setdefault(s.name, at + s.index - len(o.imported))
-            at += len(o.parts[Section.CODE])
+                self.functions.setdefault(s.name, self.own[-1][s.index - len(o.imported)])
 
     def _place_data(self) -> None:
         """Gives each part of data its address. Constants of equal bytes are one."""
@@ -102,6 +102,17 @@ class _Link:
                 self.heap += len(part.content)
                 self.data.append(part)
 
+    def _place(self, o: Object, n: int, known: dict[tuple[bytes, bytes], int]) -> int:
+        """Gives the number of an object's function. Those of equal code that names nothing else are one."""
+        part, type = o.parts[Section.CODE][n], o.types[o.functions[n]]
+        named = any(part.start <= r.offset < part.start + len(part.content) for r in o.relocations[Section.CODE])
+        visible = any(s.index - len(o.imported) == n and not s.flags & Flag.WEAK for s in _visible(o))
+        number = len(self.outside) + len(self.bodies)
+        if not named and not visible and (found := known.setdefault((type, bytes(part.content)), number)) < number:
+            return found
+        self.bodies.append((self._type(type), part))
+        return number
+
     def _type(self, type: bytes) -> int:
         return self.types.setdefault(type, len(self.types))
 
@@ -110,7 +121,7 @@ class _Link:
         o = self.objects[number]
         if index < len(o.imported):
             return self.functions[o.imported[index][0]]
-        return self.first[number] + index - len(o.imported)
+        return self.own[number][index - len(o.imported)]
 
     def _value(self, number: int, kind: int, index: int, addend: int) -> int:
         """Gives the number that a relocation of object `number` writes."""
@@ -155,9 +166,8 @@ class _Link:
             self._slot(self.functions[name])
         assert len(self.slots) == len(entries), entries  # each its own, so that the file's numbers are the table's
         self._relocate()
-        own = [self._type(o.types[type]) for o in self.objects for type in o.functions]
         stack, heap = b"\x7f\x01\x41" + signed(STACK) + b"\x0b", b"\x7f\x00\x41" + signed(-(-self.heap // 64) * 64) + b"\x0b"
-        bodies = [_sized(part.content) for o in self.objects for part in o.parts[Section.CODE]]
+        bodies = [_sized(part.content) for _, part in self.bodies]
         segments = [b"\x00\x41" + signed(self.addresses[id(p)]) + b"\x0b" + _sized(p.content) for p in self.data]
         imports = [_text("env") + _text("memory") + b"\x02\x00" + unsigned(-(-self.heap // PAGE))]
         imports += [_text("env") + _text(name) + b"\x00" + unsigned(type) for name, type in self.outside.items()]
@@ -168,7 +178,7 @@ class _Link:
             for kind, entries in (
                 (Section.TYPE, list(self.types)),
                 (Section.IMPORT, imports),
-                (Section.FUNCTION, [unsigned(type) for type in own]),
+                (Section.FUNCTION, [unsigned(type) for type, _ in self.bodies]),
                 (Section.TABLE, [b"\x70\x00" + unsigned(len(self.slots) + 1)]),
                 (Section.GLOBAL, [stack, heap]),
                 (Section.EXPORT, shown),

@@ -27,7 +27,7 @@ class Kind(IntEnum):
 class Flag(IntFlag):
     """Flags of a symbol."""
 
-    LOCAL, UNDEFINED, EXPLICIT = 0x2, 0x10, 0x40
+    WEAK, LOCAL, UNDEFINED, EXPLICIT = 0x1, 0x2, 0x10, 0x40
 
 
 class Fix(IntEnum):

@@ -105,12 +105,19 @@ def write_web(
         text = (TEMPLATES / file).read_text(encoding="utf-8")
         if file == LOADER and sizes is not None:
             text += (TEMPLATES / SIZES).read_text(encoding="utf-8")
+        text = compact(text) if file == LOADER else text
         (folder / file).write_text(text.replace("@NAME@", name).replace("@RELAXED@", "relaxed." if relaxed else ""), encoding="utf-8")
     if single_file:
         page = single_page((folder / PAGE).read_text(encoding="utf-8"), folder, name)
         for file in folder.iterdir():
             file.unlink()
         (folder / f"{name}.html").write_text(page, encoding="utf-8")
+
+
+def compact(script: str) -> str:
+    """Gives a script without its comments and indentation, which a page need not load."""
+    lines = (re.sub(r"(^|\s)// .*", "", line).strip() for line in script.splitlines())
+    return "// Populus, Apache-2.0\n" + "\n".join(line for line in lines if line) + "\n"
 
 
 def single_page(page: str, folder: Path, name: str) -> str:

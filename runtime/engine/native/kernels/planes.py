@@ -258,10 +258,15 @@ def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str
                 part.store([f.beyond(into, f.mul(o, y_row))], count, mask, value)
                 return under
 
-            sums = [start] * (late - 1)
-            for first, end, inside in (("0", full, False), (full, short, True), (short, turns, False)):
-                made = f.loop(first, end, partial(turn, inside), sums)
-                sums = [(vector, value) for value in made]
+            def half(h: str, *sums: str) -> list[str]:
+                """Emits the turns until `short`, or those from it on: each half has turns at an edge first, by the same code."""
+                top_half = f.let(f"icmp eq i64 {h}, 0")
+                ends = (("0", short), (full, turns), (short, turns))
+                first, middle, end = (f.let(f"select i1 {top_half}, i64 {a}, i64 {b}") for a, b in ends)
+                at_edge = f.loop(first, middle, partial(turn, False), [(vector, value) for value in sums])
+                return f.loop(middle, end, partial(turn, True), [(vector, value) for value in at_edge])
+
+            f.loop(0, 2, half, [start] * (late - 1))
 
         f.loop(0, columns, block, step=lanes)
 

@@ -66,8 +66,8 @@ def window_start(kind: str, type: str) -> str:
     return identity("max" if kind == "max" else "add", type) if kind in ("max", "average", "sum") else "0.0"
 
 
-def folded(f: Function, op: str, type: str, row: str, n: str, change: Callable[[str, str], str] | None = None) -> str:
-    """Emits the fold of a row of n elements. `change(value, type)` is applied to each element first."""
+def folded(f: Function, op: str, type: str, row: str, n: str, change: Callable[[str, str], str] | None = None, chains: int = CHAINS) -> str:
+    """Emits the fold of a row of n elements. `change(value, type)` is applied to each element first. `chains`: of maxima."""
     vector, item = f"<{LANES} x {type}>", size(type)
     whole = f.let(f"and i64 {n}, {-LANES}")
     neutral = identity(op, type)
@@ -77,13 +77,13 @@ def folded(f: Function, op: str, type: str, row: str, n: str, change: Callable[[
         return [combine(f, op, vector, total, change(value, vector) if change else value)]
 
     start, done = f"splat ({type} {neutral})", "0"
-    if op in ("max", "min"):  # of which the order does not matter
-        done = f.let(f"and i64 {n}, {-LANES * CHAINS}")
+    if op in ("max", "min") and chains > 1:  # of which the order does not matter
+        done = f.let(f"and i64 {n}, {-LANES * chains}")
 
         def several(i: str, *totals: str) -> list[str]:
             return [found for c, total in enumerate(totals) for found in some(f.add(i, c * LANES), total)]
 
-        totals = f.loop(0, done, several, [(vector, start)] * CHAINS, LANES * CHAINS)
+        totals = f.loop(0, done, several, [(vector, start)] * chains, LANES * chains)
         start = totals[0]
         for total in totals[1:]:
             start = combine(f, op, vector, start, total)
@@ -141,7 +141,7 @@ def _softmax(log: bool, half: str, type: str, name: str, machine: Machine) -> st
     def row(r: str) -> None:
         source = f.beyond(x, f.load("i64", f.at(xs, r, "i64")))
         target = f.beyond(y, f.load("i64", f.at(ys, r, "i64")))
-        largest = folded(f, "max", type, source, n)
+        largest = folded(f, "max", type, source, n, chains=1 if machine.few_registers else CHAINS)
 
         def one(i: str) -> None:
             shifted = f.let(f"fsub {type} {f.load(type, f.at(source, i, type))}, {largest}")
