@@ -9,7 +9,7 @@
             y[i] = sqrt(total)
 
 The syntax tree is checked and becomes the statements of `tile_program.py`, which engines run, cycles are counted from, and
-`tile_mlir.py` makes ops of, for machine code. `docs/add-an-op.md` has the language. Vectors are `Vector` (floats), `IntVector`,
+`tile_mlir.py` makes ops of, for machine code. `docs/tile-code.md` has the language. Vectors are `Vector` (floats), `IntVector`,
 `BoolVector`; scalars `float`, `int`, `bool` are parameters. The vectors that are written are the outputs.
 """
 

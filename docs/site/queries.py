@@ -20,7 +20,7 @@ QUERIES = {
     "pytorch": ("docs/pytorch.html",),
     "machine of your own": ("docs/machine-of-your-own.html", "docs/new-target.html"),
     "programs of PopART": ("docs/run-program.html", "docs/popart-compatibility.html"),
-    "pass of your own": ("docs/pipelines.html",),
+    "pass of your own": ("docs/add-a-pass.html",),
     "profile": ("docs/profile.html",),
     "train": ("docs/training.html",),
     "library for C": ("docs/build.html",),

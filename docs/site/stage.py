@@ -24,7 +24,7 @@ LANGUAGES = {".py": "python", ".mlir": "mlir", ".toml": "toml", ".json": "json",
 SEARCH = "---\nsearch:\n  {}\n---\n\n"
 # What a page's words count in a search, of a page of use more than of one that lists or measures. Others of `docs` have 1, READMEs 0.5.
 WEIGHTS = {
-    **dict.fromkeys(("README.md", "docs/tutorial.md", "docs/add-an-op.md", "docs/new-target.md", "docs/pipelines.md"), 3),
+    **dict.fromkeys(("README.md", "docs/tutorial.md", "docs/add-an-op.md", "docs/new-target.md", "docs/add-a-pass.md"), 3),
     **dict.fromkeys(("docs/command-line.md", "docs/debugging.md", "docs/profile.md", "docs/build.md", "docs/pytorch.md"), 2),
     **dict.fromkeys(("docs/run-program.md", "docs/explore.md", "docs/glossary.md"), 2),
     **dict.fromkeys(("docs/machine-of-your-own.md", "docs/training.md"), 4),

@@ -25,9 +25,6 @@ PAGES: dict[str, Page] = {
             "class LeakyReluOp": Frame("own.py", "from populus.custom import *\n\n\nBLOCK\n", ("populus check-op own.py --seconds 5",)),
             "def infer(self):": Frame("weighed.py", WEIGHED, ("populus check-op weighed.py --seconds 5",)),
             "EXAMPLES": Frame("gathered.py", GATHERED, ("populus check-op gathered.py --seconds 5",)),
-            "def row_norm_vertex": Frame("norm.py", NORM, ("populus check-op norm.py --seconds 5",)),
-            "def histogram": Frame("count.py", COUNT, ("populus check-op count.py --seconds 5",)),
-            "class Blocked(": Frame("blocked.py", KERNEL, ("python check.py blocked.py",)),
         },
     ),
     "docs/build.md": Page(
@@ -36,7 +33,13 @@ PAGES: dict[str, Page] = {
         before={"load_program": givens.build_with_state},
         framed={"populus_model *model": Frame("block.c", CALLER, ("cc -Wall -Werror -fsyntax-only -I built block.c",))},
     ),
-    "docs/command-line.md": Page(given=givens.command_line, before={"populus-opt model.onnx -p": givens.counting_by_size}),
+    "docs/command-line.md": Page(given=givens.command_line),
+    "docs/run.md": Page(given=givens.command_line),
+    "docs/populus-opt.md": Page(
+        given=givens.command_line,
+        before={"populus-opt model.onnx -p": givens.counting_by_size},
+        not_run={"vim.lsp": "a setting of an editor; test_language_server.py has a client"},
+    ),
     "docs/debugging.md": Page(
         given=givens.debugging,
         not_run={
@@ -55,9 +58,12 @@ PAGES: dict[str, Page] = {
     "docs/open-sizes.md": Page(given=givens.open_sizes, before={"program.stateful": givens.with_cache}),
     "docs/pipelines.md": Page(
         given=givens.pipelines,
+        framed={"# a hash starts": Frame("passes.txt", "BLOCK\n", ("populus-opt model.onnx --pipeline passes.txt --print-pipeline",))},
+    ),
+    "docs/add-a-pass.md": Page(
+        given=givens.pipelines,
         before={"count.py": givens.module_of_calls},
         framed={
-            "# a hash starts": Frame("passes.txt", "BLOCK\n", ("populus-opt model.onnx --pipeline passes.txt --print-pipeline",)),
             "class DoubleNegation": Frame("pattern.py", "BLOCK\n", ("populus run model.onnx --load pattern.py",)),
             "class PopopsCountPass": Frame("count.py", "BLOCK\n", ()),
         },
@@ -96,10 +102,17 @@ PAGES: dict[str, Page] = {
             **({} if find_spec("torch") else {"populus run-program examples/poptorch": "needs torch"}),
         },
     ),
-    "docs/training.md": Page(
-        given=givens.training,
-        before={"onnx-expose-weights{names=": givens.closed, "populus train": givens.training},
-        said={"populus-opt: silent": givens.no_gradient},
+    "docs/tile-code.md": Page(
+        given=givens.add_an_op,
+        framed={
+            "def row_norm_vertex": Frame("norm.py", NORM, ("populus check-op norm.py --seconds 5",)),
+            "def histogram": Frame("count.py", COUNT, ("populus check-op count.py --seconds 5",)),
+            "class Blocked(": Frame("blocked.py", KERNEL, ("python check.py blocked.py",)),
+        },
+    ),
+    "docs/training.md": Page(given=givens.training),
+    "docs/vjp.md": Page(
+        given=givens.training, before={"onnx-expose-weights{names=": givens.closed}, said={"populus-opt: silent": givens.no_gradient}
     ),
     "docs/stablehlo.md": Page(
         given=givens.stablehlo,

@@ -92,6 +92,18 @@ def test_a_comment_stands_on_a_line_before_its_command(page):
         assert not [line for line in commands if re.search(r"\S\s+# ", line) or re.match(r"#.*`", line)]
 
 
+LONG = {"explore", "machine-of-your-own", "popxl-compatibility", "stablehlo"}
+MEASURED = {"coverage", "gradients", "machine-model", "performance-native", "popart-api", "popxl-api", "quality", "reliability", "seeds"}
+"""Pages of measurements and lists, which are read by their tables."""
+LONGEST = 1500
+
+
+def test_a_page_of_use_is_short():
+    """Blocks of code do not count."""
+    lengths = {p.stem: len(prose(text_of(p)).split()) for p in PAGES if p.parent.name == "docs" and p.stem not in MEASURED | LONG}
+    assert not {stem: words for stem, words in lengths.items() if words > LONGEST}
+
+
 def test_no_page_and_no_message_installs_what_no_index_has():
     files = [p for folder in OURS for kind in ("*.py", "*.md") for p in (ROOT / folder).rglob(kind) if p != Path(__file__)]
     assert not [p for p in [*files, ROOT / "README.md"] if re.search(r"populus-tiles\[", p.read_text())]

@@ -43,14 +43,14 @@ def test_the_header_has_the_version():
 
 
 def test_sources_are_not_searched_and_pages_of_use_count_more(stage, tmp_path):
-    stage.document(ROOT / "docs/pipelines.md")
+    stage.document(ROOT / "docs/add-a-pass.md")
     stage.document(ROOT / "docs/seeds.md")
     stage.sources()
-    sources = [p for p in tmp_path.rglob("*.md") if p.name not in ("pipelines.md", "seeds.md")]
+    sources = [p for p in tmp_path.rglob("*.md") if p.name not in ("add-a-pass.md", "seeds.md")]
     assert len(sources) > 3
     for page in sources:
         assert page.read_text().startswith("---\nsearch:\n  exclude: true\n---\n"), page
-    staged = ((tmp_path / "docs" / f"{name}.md").read_text() for name in ("pipelines", "seeds"))
+    staged = ((tmp_path / "docs" / f"{name}.md").read_text() for name in ("add-a-pass", "seeds"))
     weights = [float(weight) for text in staged for weight in re.findall(r"^  boost: (\S+)$", text, re.MULTILINE)[:1]]
     assert weights[0] > 1 > weights[1]
 

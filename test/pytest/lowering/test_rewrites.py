@@ -91,7 +91,7 @@ def test_a_pattern_says_when_it_is_legal_and_has_a_test(name: str) -> None:
     assert "egal" in pattern.__doc__, f"{name} does not say when it is legal"
     texts = [p.read_text() for p in (FOLDER / "popart-fuse").glob("*.mlir")]
     assert any(name in text for text in texts), f"{name} has no lit test"
-    assert f"`{name}`" in (FOLDER.parents[2] / "docs/pipelines.md").read_text(), f"docs/pipelines.md does not name {name}"
+    assert f"`{name}`" in (FOLDER.parents[2] / "docs/add-a-pass.md").read_text(), f"docs/add-a-pass.md does not name {name}"
 
 
 def test_a_long_chain_of_element_wise_ops_is_no_deep_recursion() -> None:
