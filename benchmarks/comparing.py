@@ -3,8 +3,8 @@
     python -m pytest -p comparing FILES        # with benchmarks/ on PYTHONPATH
 
 A test may pass without a number being compared: it counts ops, or expects an error. This plugin watches the functions of NumPy, PyTorch and
-pytest that compare, and prints a line `COMPARED FILE::NAME` for each test that called one with an array, or with a number that is no whole
-one, and passed. Calls from libraries do not count. `(a == b).all()`, which nothing can watch, is found in the source of the test.
+pytest that compare. It prints a line `COMPARED FILE::NAME` for each test that passed and called one with an array, or a number that is no
+whole one. Calls from libraries do not count. `(a == b).all()`, which nothing can watch, is found in the source of the test.
 """
 
 from __future__ import annotations

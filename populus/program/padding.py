@@ -33,7 +33,7 @@ SEEN = 256  # sets of shapes whose sizes are remembered
 
 @dataclass(frozen=True)
 class Fit:
-    """What runs of these shapes have in common: the size of each dimension, and the valid parts of the outputs that are not valid whole."""
+    """The common part of runs of these shapes: the size of each dimension, and the valid parts of the outputs that are not valid whole."""
 
     at: Mapping[str, int]
     parts: Mapping[str, tuple[slice, ...]]
