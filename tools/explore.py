@@ -186,7 +186,7 @@ def _report(console: Terminal, found: Exploration, seconds: float) -> None:
     console.print(table)
     more = f", of which {SHOWN} are shown" if len(found.front) > SHOWN else ""
     weighed = f"{len(found.points):,} of {found.bench.space.size:,} weighed in {seconds:.1f} s"
-    console.print(f"{len(found.front)} points on the front{more}; {weighed}", markup=False)
+    console.print(f"{len(found.front)} point{'s' * (len(found.front) != 1)} on the front{more}; {weighed}", markup=False)
     reused: Counter[str] = Counter()
     for point in found.points:
         reused.update(point["reuse"])

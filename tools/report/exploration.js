@@ -189,7 +189,7 @@ document.body.append(
     el("button", { onclick: () => { brushed = null; all = !all; drawPlot(); fillTable(); } }, "front or all points")),
     plot, legend, el("p", { class: "note", id: "keys" }, "Drag over points to select them; a click or the arrow keys choose one. Cycles, joules and areas are estimates; nothing was measured."),
     el("div", { class: "two" }, el("section", { "aria-label": "points" }, el("h2", {}, "Points"), el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "table of points" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads)), body)), note,
-      ...(left.length ? [el("p", { class: "note" }, `${count(left.length)} points do not meet the conditions, such as point ${left[0].point}: ${left[0].why}`)] : []),
-      ...(failed.length ? [el("h3", {}, `${count(failed.length)} points that cannot be`), table("points that cannot be", ["point", "reason"], failed.slice(0, 200).map(p => [`${p.point}: ${settings(p)}`, p.why]))] : []),
-      el("h3", {}, `Technology: ${DATA.technology.name}`), table("technology", ["row", "value", "source"], DATA.technology.rows.map(r => [r.name, `${r.value} ${r.unit}${r.estimate ? ` (estimate, ${r.least} to ${r.greatest})` : ""}`, r.estimate ? `${r.source}; ${r.bounds}` : r.source]))), panel)));
+      ...(left.length ? [el("p", { class: "note" }, `${left.length === 1 ? "1 point does" : `${count(left.length)} points do`} not meet the conditions, such as point ${left[0].point}: ${left[0].why}`)] : []),
+      ...(failed.length ? [el("h3", {}, failed.length === 1 ? "1 point that cannot be" : `${count(failed.length)} points that cannot be`), table("points that cannot be", ["point", "reason"], failed.slice(0, 200).map(p => [`${p.point}: ${settings(p)}`, p.why]))] : []),
+      el("h3", {}, `Technology: ${DATA.technology.name}`), table("technology", ["row", "value", "estimate", "source"], DATA.technology.rows.map(r => [r.name, `${r.value} ${r.unit}`, r.estimate ? `${r.least} to ${r.greatest}` : "", r.estimate ? `${r.source}; ${r.bounds}` : r.source]))), panel)));
 if (POINTS.length) { fillTable(); drawPanel(); new ResizeObserver(drawPlot).observe(plot); }
