@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -38,15 +39,16 @@ MACHINE = machine(
     phases={"f32": 1}, sub_block=16, unpack_bytes=(1024.0, 1024.0), pack_bytes=1024.0,
 )
 """
-# Runs in ZigZag's interpreter: a model, and bits of memory; prints cycles, seconds of the CPU.
+# Runs in ZigZag's interpreter: a model, seconds of the CPU that it may take, bits of memory; prints a line for each point.
 ZIGZAG = """
-import json, logging, os, sys, time
+import json, logging, os, resource, sys, time
 import yaml, zigzag
 from zigzag.api import get_hardware_performance_zigzag as weigh
 
 logging.disable(logging.CRITICAL)
-model, folder, *sizes = sys.argv[1:]
-inputs, found = os.path.join(os.path.dirname(zigzag.__file__), "inputs"), []
+model, folder, limit, *sizes = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit)))
+inputs = os.path.join(os.path.dirname(zigzag.__file__), "inputs")
 for size in map(int, sizes):
     with open(inputs + "/hardware/tpu_like.yaml") as text:
         core = yaml.safe_load(text)
@@ -60,8 +62,7 @@ for size in map(int, sizes):
     except Exception as error:
         cycles = None
         print(type(error).__name__, error, file=sys.stderr)
-    found.append({"cycles": cycles, "seconds": time.process_time() - begun})
-print(json.dumps(found))
+    print("POINT", json.dumps({"cycles": cycles, "seconds": time.process_time() - begun}), flush=True)
 """
 
 
@@ -75,7 +76,7 @@ class Found:
     @property
     def front(self) -> int:
         """Counts the points that none beats in cycles and memory."""
-        return len(front_of([(c, float(n)) for c, n in zip(self.cycles, ELEMENTS, strict=True) if c is not None]))
+        return len(front_of([(c, float(n)) for c, n in zip(self.cycles, ELEMENTS) if c is not None]))
 
 
 def models(folder: Path) -> Mapping[str, Path]:
@@ -93,14 +94,16 @@ def models(folder: Path) -> Mapping[str, Path]:
     return found
 
 
-def of_zigzag(python: str, model: Path, folder: Path) -> Found:
-    """Weighs the points by ZigZag. Ends the program if it does not run."""
+def of_zigzag(python: str, model: Path, folder: Path, limit: int) -> Found:
+    """Weighs the points by ZigZag, as many as it ends within `limit` seconds of the CPU. Ends the program if it does not run."""
     sizes = [str(8 * n) for n in ELEMENTS]
-    ran = subprocess.run([python, "-c", ZIGZAG, str(model), str(folder), *sizes], check=False, capture_output=True, text=True)
-    if ran.returncode:
+    command = [python, "-c", ZIGZAG, str(model), str(folder), str(limit), *sizes]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True)
+    if ran.returncode > 0:
         sys.exit(f"benchmarks.explored_peers: {python}: {ran.stderr.strip().splitlines()[-1]}")
-    points: list[dict[str, Any]] = json.loads(ran.stdout.splitlines()[-1])
-    return Found([p["cycles"] for p in points], sum(p["seconds"] for p in points) / len(points))
+    points: list[dict[str, Any]] = [json.loads(line[6:]) for line in ran.stdout.splitlines() if line.startswith("POINT ")]
+    seconds = sum(p["seconds"] for p in points) / len(points) if points else math.inf
+    return Found([p["cycles"] for p in points], seconds)
 
 
 def of_populus(model: Path, folder: Path) -> Found:
@@ -124,18 +127,21 @@ def table(zigzag: Mapping[str, Found], ours: Mapping[str, Found]) -> str:
     for model in ours:
         for tool, found in (("ZigZag", zigzag[model]), ("Populus", ours[model])):
             cycles = ", ".join("-" if c is None else f"{c:,.0f}" for c in found.cycles)
-            lines.append(f"| {model} | {tool} | {found.seconds:.1f} | {found.front} of {len(found.cycles)} | {cycles} |")
+            seconds = "over the limit" if math.isinf(found.seconds) else f"{found.seconds:.1f}"
+            lines.append(f"| {model} | {tool} | {seconds} | {found.front} of {len(found.cycles)} | {cycles} |")
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.explored_peers")
     parser.add_argument("--zigzag", metavar="PYTHON", required=True, help="an interpreter that has zigzag-dse")
+    parser.add_argument("--limit", type=int, default=3600, metavar="S", help="seconds of the CPU for ZigZag's points of one model (3600)")
     args = parser.parse_args()
     with TemporaryDirectory() as text:
         folder = Path(text)
         made = models(folder)
-        print(table({n: of_zigzag(args.zigzag, m, folder) for n, m in made.items()}, {n: of_populus(m, folder) for n, m in made.items()}))
+        theirs = {name: of_zigzag(args.zigzag, model, folder, args.limit) for name, model in made.items()}
+        print(table(theirs, {name: of_populus(model, folder) for name, model in made.items()}))
 
 
 if __name__ == "__main__":
