@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen import byte_dots
 from populus.runtime.engine.native.codegen.cpu import Machine
@@ -23,6 +21,7 @@ from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.lifting import lifted
 from populus.runtime.engine.native.kernels.map_pattern import STRIDE, Pattern
+from populus.runtime.engine.native.kernels.operands import Convolution, points_of, walk
 from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.tape import tape_of
 
@@ -125,9 +124,7 @@ class _Binding:
             return byte_winograd.packed(w, plane)
         return self.task.constants.form(w.ctypes.data, ("points", plane, w.strides), lambda: byte_winograd.packed(w, plane))
 
-    def multiply(
-        self, product: ByteProduct, a: Array, rows: Array, depth: Array, right: Bytes, c: Array, formula: Formula | None
-    ) -> bool:
+    def multiply(self, product: ByteProduct, a: Array, rows: Array, depth: Array, right: Bytes, c: Array, formula: Formula | None) -> bool:
         """Adds the product of all rows into c [rows, columns], or through the formula. Returns False without a kernel."""
         if formula is not None:
             last = epilogue(formula, self.library.host)
@@ -146,32 +143,32 @@ def matmul(library: Library, task: Task, formula: Formula | None = None) -> Laun
     a, b = left.array, right.array
     if not is_product(task) or 0 in (a.size, b.size, c.size):
         return None
-    groups, m, k = a.shape
-    n = c.shape[2]
+    (groups, m, n), k = c.shape, a.shape[2]
     if formula is not None and (formula := formula.seen(c.shape)) is None:
         return None
     to = _Binding(library, task, [])
     fours = 4 * -(-k // 4)
     if k % 4 or (k > 1 and a.strides[2] != 1):
-        room = task.scratch((groups, m, fours), a.dtype)
+        room = task.scratch((len(a), m, fours), a.dtype)
         if not to.copied(a, room[:, :, :k]):
             return None
         a = room
-    depth = offsets((fours // 4,), (4,))
+    along = walk(left.access, points_of(task), a.strides)
+    depth = along.by("k", 4, fours).table("k")
     shared = b.shape[0] == 1 or b.strides[0] == 0
     whole = seen_as(c, (1, groups * m, n)) if shared and groups > 1 else None
     turned = None if formula is None or whole is None else formula.seen(whole.shape)
     if whole is not None and (formula is None or turned is not None):
         product = ByteProduct(library, n, k, a.dtype == np.int8, groups * m)
-        rows = offsets((groups, m), a.strides[:2])
+        rows = along.table("g", "m")
         done = to.multiply(product, a, rows, depth, to.right(product, right.constant, b[0], k), whole[0], turned and turned.at(0))
         return to.launches if done else None
     product = ByteProduct(library, n, k, a.dtype == np.int8, m)
-    rows = offsets((m,), a.strides[1:2])
+    rows = along.table("m")
     for g in range(groups):
         used = task.used
         packed = to.right(product, right.constant, b[0 if shared else g], k)
-        if not to.multiply(product, a[g], rows, depth, packed, c[g], formula and formula.at(g)):
+        if not to.multiply(product, a[min(g, len(a) - 1)], rows, depth, packed, c[g], formula and formula.at(g)):
             return None
         task.used = used
     return to.launches
@@ -182,60 +179,42 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
 
     Channels of x that are adjacent, in fours, are read in place; others are copied so, with the padding around them.
     """
-    field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
-    x, w = field_x.array, field_w.array
-    if not is_product(task) or 0 in (x.size, w.size, y.size):
+    c = Convolution.of(task, formula)
+    if c is None or not is_product(task) or 0 in (c.x.size, c.w.size, c.y.size):
         return None
-    if "g" not in task.box:
-        x, w, y = x[:, None], w[None], y[:, None]
-        formula = formula and Formula(formula.expr, [None if a is None else a[:, None] for a in formula.inputs], formula.out[:, None])
-    windows, spatial = field_x.windows("o", "k"), x.ndim - 3
-    if len(windows) != spatial:
+    (area, groups, oc), last, turned = c.area, c.matrix(c.y), c.formula_on_matrix()
+    if formula is not None and turned is None:
         return None
-    strides, dilations = [v.stride for v in windows], [v.dilation for v in windows]
-    batch, groups = x.shape[:2]
-    oc, out, kernel = y.shape[2], y.shape[3:], w.shape[3:]
-    order = (0, *range(3, y.ndim), 1, 2)  # b, o.., g, oc
-    area = (batch * math.prod(out), groups, oc)
-    last = seen_as(y.transpose(order), area)
-    turned = None
-    if formula is not None:
-        arrays = [None if a is None else a.transpose(order) for a in formula.inputs]
-        turned = Formula(formula.expr, arrays, formula.out.transpose(order)).seen(area)
-        if turned is None:
-            return None
     to = _Binding(library, task, [])
-    extents = list(map(reach, out, strides, kernel, dilations))
-    pads = field_x.pads[len(field_x.pads) - spatial :]
-    single = x.shape[2] == 1 == oc and groups > 1 and groups % byte_depthwise.lanes_of(library.host) == 0 and last is not None
-    placed = _in_place(to, np.swapaxes(x, 1, 2) if single else x, pads, extents)
+    single = c.x.shape[2] == 1 == oc and groups > 1 and groups % byte_depthwise.lanes_of(library.host) == 0 and last is not None
+    placed = _in_place(to, c, single)
     if placed is None:
         return None
-    x, channels = placed
+    c, channels = placed
+    x, w, rows = c.x, c.w, c.along_x().table("b", *c.outs)
     if single and last is not None:
-        rows = offsets((batch, *out), (x.strides[0], *(s * n for s, n in zip(x.strides[3:], strides))))
-        depth = offsets(kernel, tuple(s * n for s, n in zip(x.strides[3:], dilations)))
-        return _depthwise(to, field_w.constant, x, rows, depth, w, last[..., 0], turned and turned.at(..., 0))
+        return _depthwise(to, c.constant, x, rows, c.along_x().table(*c.taps), w, last[..., 0], turned and turned.at(..., 0))
     plane = None
-    if kernel == (3, 3) and groups == 1:
-        plane = byte_winograd.Plane(channels, oc, out[0], out[1], byte_dots.lanes_of(library.host))
-    if plane is not None and {*strides, *dilations} == {1} and channels == w.shape[2] and field_w.constant and turned is not None:
+    if c.kernel == (3, 3) and groups == 1:
+        plane = byte_winograd.Plane(channels, oc, c.y.shape[3], c.y.shape[4], byte_dots.lanes_of(library.host))
+    plain = all(v.stride == v.dilation == 1 for v in c.windows)
+    if plane is not None and plain and channels == w.shape[2] and c.constant and turned is not None:
         last_formula = epilogue(turned.at(slice(None), 0), library.host)
         if last_formula is not None and byte_winograd.suits(library.host, plane):
             return [*to.launches, byte_winograd.launch(library, task, plane, x[:, 0], to.transformed(w[0], plane), last_formula)]
-    product = ByteProduct(library, oc, math.prod(kernel) * channels, x.dtype == np.int8, area[0])
-    steps = x.strides[3:]
-    rows = offsets((batch, *out), (x.strides[0], *(s * n for s, n in zip(steps, strides))))
-    depth = offsets((*kernel, channels // 4), (*(s * n for s, n in zip(steps, dilations)), 4))
+    product = ByteProduct(library, oc, math.prod(c.kernel) * channels, x.dtype == np.int8, area)
+    depth = c.along_x().by("ic", 4, channels).table(*c.taps, "ic")
     for g in range(groups):
         used = task.used
         weights = w[g].transpose(*range(2, w.ndim - 1), 1, 0)
-        right = to.right(product, field_w.constant, weights, channels)
-        c = last[:, g] if last is not None else task.scratch((area[0], oc), y.dtype)
-        if not to.multiply(product, x[0, g], rows, depth, right, c, turned and turned.at(slice(None), g)):
+        right = to.right(product, c.constant, weights, channels)
+        into = last[:, g] if last is not None else task.scratch((area, oc), c.y.dtype)
+        if not to.multiply(product, x[0, g], rows, depth, right, into, turned and turned.at(slice(None), g)):
             return None
-        if last is None and turned is None and not to.copied(c.reshape(batch, *out, oc), np.moveaxis(y[:, g], 1, -1)):
-            return None
+        if last is None and turned is None:
+            own = np.moveaxis(c.y[:, g], 1, -1)
+            if not to.copied(into.reshape(own.shape), own):
+                return None
         task.used = used
     return to.launches
 
@@ -270,28 +249,27 @@ def _depthwise(
     return [*to.launches, made]
 
 
-def _in_place(to: _Binding, x: Array, pads: Sequence[tuple[int, int]], extents: Sequence[int]) -> tuple[Array, int] | None:
-    """Gives x [b, g, ic, sides..] with its padding and with channels that are adjacent, a multiple of four; and their number.
+def _in_place(to: _Binding, c: Convolution, single: bool) -> tuple[Convolution, int] | None:
+    """Gives the convolution of x with its padding and with channels that are adjacent, a multiple of four; and their number.
 
-    Further channels hold anything, because their weights are 0.
+    Further channels hold anything, because their weights are 0. `single`: groups are the channels.
     """
+    x = np.swapaxes(c.x, 1, 2) if single else c.x
     batch, groups, ic, *sides = x.shape
-    before = [p for p, _ in pads]
-    after = [max(0, e - b - n) for e, b, n in zip(extents, before, sides)]
     channels = 4 * -(-ic // 4)
-    if not any(before) and not any(after) and channels == ic and (ic == 1 or x.strides[2] == 1):
-        return x, ic
-    padded = [b + n + e for b, n, e in zip(before, sides, after)]
-    room = to.task.scratch((batch, *padded, groups, channels), x.dtype)
+    if not c.is_padded and channels == ic and (ic == 1 or x.strides[2] == 1):
+        return c, ic
+    room = to.task.scratch((batch, *c.padded, groups, channels), x.dtype)
     spatial = range(len(sides))
-    if any(before) or any(after):
+    if c.is_padded:
         words = room.reshape(-1)[: room.size // 8 * 8].view(np.int64)
         rest = room.reshape(-1)[room.size // 8 * 8 :]
         if not to.copied(np.zeros((), np.int64), words) or not to.copied(np.zeros((), x.dtype), rest):
             return None
-    inner = room[(slice(None), *(slice(b, b + n) for b, n in zip(before, sides)), slice(None), slice(ic))]
+    inner = room[(slice(None), *c.inner, slice(None), slice(ic))]
     source = x.transpose(0, *(3 + d for d in spatial), 1, 2)
     # A copy has at most four dimensions: batches go one by one.
     if not all(to.copied(source[b], inner[b]) for b in range(batch)):
         return None
-    return room.transpose(0, len(sides) + 1, len(sides) + 2, *(1 + d for d in spatial)), channels
+    placed = room.transpose(0, len(sides) + 1, len(sides) + 2, *(1 + d for d in spatial))
+    return c.reading(np.swapaxes(placed, 1, 2) if single else placed), channels

@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import bf16, f16, f32
 
 from populus.dialects.expr import Arg, cast
 from populus.dialects.expr.analysis import substitute
-from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.byte_tiles import ROWS
 from populus.runtime.engine.native.codegen.jit import Library
@@ -25,6 +24,7 @@ from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.elementwise import formula as mapped
 from populus.runtime.engine.native.kernels.endings import Formula
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.operands import Convolution
 from populus.runtime.engine.native.kernels.panels import Table, offsets
 
 FEWEST_GROUPS = 6  # pairs of k in a step, from which the registers are faster than vectors
@@ -141,43 +141,33 @@ def matmul(library: Library, task: Task, formula: Formula | None = None) -> Laun
 
 def conv(library: Library, task: Task, formula: Formula | None = None) -> Launches | None:
     """Computes a convolution of f16 by a constant, rounded once, or a formula of it."""
-    field_x, field_w, y = task.fields["x"], task.fields["w"], task.fields["y"].without_parts()
-    x, w = field_x.array, field_w.array
-    windows, spatial = field_x.windows("o", "k"), x.ndim - (3 if "g" in task.box else 2)
-    if not is_product(library, task) or "g" in task.box or len(windows) != spatial:
-        return None
-    batch, ic, *sides = x.shape
-    oc, out, kernel = y.shape[1], y.shape[2:], w.shape[2:]
-    strides, dilations = [v.stride for v in windows], [v.dilation for v in windows]
-    pads = field_x.pads[len(field_x.pads) - spatial :]
-    order, area = (0, *range(2, y.ndim), 1), (batch * math.prod(out), oc)
-    c = seen_as(y.transpose(order), area)
-    if formula is not None:
-        arrays = [None if a is None else a.transpose(order) for a in formula.inputs]
-        formula = Formula(formula.expr, arrays, formula.out.transpose(order)).seen(area)
-        c = y.reshape(-1)[:1].reshape(1, 1) if formula is not None and c is None else c
+    c = Convolution.of(task, formula) if is_product(library, task) and "g" not in task.box else None
     if c is None:
         return None
-    turned = seen_as(np.moveaxis(x, 1, -1), (area[0], ic)) if math.prod(kernel) == 1 and out == tuple(sides) else None
-    if turned is not None and ic % 2 == 0 and not any(map(any, pads)) and ic // 2 <= half_tiles.MOST_PAIRS:
-        if (made := _in_blocks(library, task, turned)) is None:
+    x, w, (area, _, oc), ic = c.x[:, 0], c.w[0], c.area, c.x.shape[2]
+    into, turned = c.matrix(c.y), c.formula_on_matrix()
+    if turned is not None and into is None:
+        into = c.y.reshape(-1)[:1].reshape(1, 1, 1)
+    if into is None or (formula is not None and turned is None):
+        return None
+    out, formula = into[:, 0], turned and turned.at(slice(None), 0)
+    plain = seen_as(np.moveaxis(x, 1, -1), (area, ic)) if math.prod(c.kernel) == 1 and c.y.shape[3:] == x.shape[2:] else None
+    if plain is not None and ic % 2 == 0 and not c.is_padded and ic // 2 <= half_tiles.MOST_PAIRS:
+        if (made := _in_blocks(library, task, plain)) is None:
             return None
-        launch = _multiply(library, task, made[0], *made[2:], w, w.reshape(oc, ic).T, c, formula)
+        launch = _multiply(library, task, made[0], *made[2:], w, w.reshape(oc, ic).T, out, formula)
         return None if launch is None else [*made[1], launch]
     channels = ic + ic % 2
-    extents = map(reach, out, strides, kernel, dilations)
-    padded = [p + max(n, e - p) for (p, _), n, e in zip(pads, sides, extents)]
-    shape = (batch, *padded, channels)
-    apart = [2 * math.prod(shape[d + 1 :]) for d in range(len(shape))]
-    rows = offsets((batch, *out), (apart[0], *(s * n for s, n in zip(apart[1:], strides))))
-    depth = offsets((*kernel, channels // 2), (*(s * n for s, n in zip(apart[1:], dilations)), 4))
+    shape = (len(x), *c.padded, channels)
+    apart = [2 * math.prod(shape[d + 1 :]) for d in range(len(shape))]  # of memory with channels last
+    along = c.along_x((apart[0], 0, 2, *apart[1:-1]))
+    rows, depth = along.table("b", *c.outs), along.by("ic", 2, channels).table(*c.taps, "ic")
     steps = steps_of(library.host, rows, depth, FEWEST_GROUPS)
     if steps is None or len(depth) > half_tiles.MOST_PAIRS:
         return None
-    inner = (slice(None), *(slice(p, p + n) for (p, _), n in zip(pads, sides)), slice(ic))
     weights = w.transpose(*range(2, w.ndim), 1, 0)
     if channels != ic:
-        weights = np.concatenate([weights, np.zeros((*kernel, 1, oc), w.dtype)], axis=-2)
-    cut = _cut(library, task, np.moveaxis(x, 1, -1), shape, inner)
-    made = cut and _multiply(library, task, cut[0], rows, steps, w, weights.reshape(-1, oc), c, formula)
+        weights = np.concatenate([weights, np.zeros((*c.kernel, 1, oc), w.dtype)], axis=-2)
+    cut = _cut(library, task, np.moveaxis(x, 1, -1), shape, (slice(None), *c.inner, slice(ic)))
+    made = cut and _multiply(library, task, cut[0], rows, steps, w, weights.reshape(-1, oc), out, formula)
     return [*cut[1], made] if cut and made else None

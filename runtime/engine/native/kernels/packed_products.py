@@ -21,8 +21,9 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.operands import points_of, walk
 from populus.runtime.engine.native.kernels.panels import offsets
-from populus.runtime.engine.native.kernels.products import product
+from populus.runtime.engine.native.kernels.products import Right, product
 
 LANES = 16  # words at a time
 ROWS = 4  # of x at most, which share weights in registers
@@ -257,6 +258,7 @@ def _by_panels(library: Library, task: Task, bits: int, kind: str, arrays: list[
     floats = task.scratch((min(step, n), blocks * size), np.float32)
     kernel = Kernel(f"packed expand {bits} {length} {kind}", partial(_expand, bits, length // 4, kind), _expanded)
     launches: list[Launch] = []
+    along = walk(task.fields["x"].access, points_of(task), x.strides)
     used = task.used
     for begin in range(0, n, step):
         own = slice(begin, min(begin + step, n))
@@ -264,8 +266,8 @@ def _by_panels(library: Library, task: Task, bits: int, kind: str, arrays: list[
         args = [codes[own], scale[own], zero[own], wide, blocks, codes.strides[0], scale.strides[0], zero.strides[0], wide.strides[0]]
         launches.append(Launch(library, kernel, args, len(wide), wide.size // 2))
         task.used = used
-        places = offsets(x.shape[:1], x.strides[:1])
-        if product(library, task, places, x, wide[:, :k].T, False, y[:, own], launches, None, None) is None:
+        weights = Right(wide[:, :k].T, offsets((k,), wide.strides[1:]), offsets(wide.shape[:1], wide.strides[:1]), constant=False)
+        if not product(library, task, x, along.table("m"), along.table("k"), weights, y[:, own], launches, None, None):
             return None
     return launches
 

@@ -20,9 +20,10 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels import channel_pool
-from populus.runtime.engine.native.kernels.endings import SUFFIX, Formula
+from populus.runtime.engine.native.kernels.endings import SUFFIX
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.operands import Convolution
 from populus.runtime.engine.native.kernels.panels import Table, offsets
 from populus.runtime.engine.native.kernels.planes import Side, down
 from populus.runtime.engine.native.kernels.rows import combine, window_start
@@ -234,28 +235,20 @@ def _launch(library: Library, kind: str, x: Array, y: Array, other: Array, tall:
     return [Launch(library, kernel, args, len(tables[0]), y.size * tall.shape[1] * wide.kernel // 8)]
 
 
-def depthwise(
-    library: Library,
-    x: Array,
-    w: Array,
-    y: Array,
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-    pads: tuple[tuple[int, int], ...],
-    formula: Formula | None = None,
-) -> list[Launch] | None:
-    """Builds a convolution of x: [b, g, 1, h, w] with w: [g, 1, 1, k..] into y: [b, g, 1, o0, o1], or a formula of it.
+def depthwise(library: Library, c: Convolution) -> list[Launch] | None:
+    """Builds a convolution with one channel in and out of each group and two sides, or a formula of it.
 
     Returns None if the kernel does not apply: always for large windows of an image that is padded, or with a formula.
     """
+    x, w, y = c.x, c.w, c.y if c.formula is None else c.formula.out
     if not w.flags.c_contiguous:
         return None
-    axes = [_Axis(o, k, s, d, p, n) for o, k, s, d, (p, _), n in zip(y.shape[3:], w.shape[3:], strides, dilations, pads, x.shape[3:])]
-    weights = offsets(y.shape[:3], (0, w.strides[0], 0))
-    made = down(library, "weighted", x, y, w, weights, (axes[0], axes[1]), formula)
+    sides = zip(y.shape[3:], c.kernel, c.windows, c.pads, x.shape[3:])
+    axes = [_Axis(o, k, v.stride, v.dilation, before, n) for o, k, v, (before, _), n in sides][:2]
+    made = down(library, "weighted", x, y, w, c.along_w.table("b", "g"), (axes[0], axes[1]), c.formula)
     if made is not None:
         return made
-    if any(map(any, pads)) or formula is not None:
+    if c.is_padded or c.formula is not None:
         return None
     launches: list[Launch] = []
     for b in range(y.shape[0]):

@@ -24,20 +24,19 @@ from populus.runtime.engine.native.kernels.blocks import block_kernel
 from populus.runtime.engine.native.kernels.contraction import GROUP, STAGE, Product, Stages, count_of, lanes_of, start_of
 from populus.runtime.engine.native.kernels.endings import LINE, Formula, ending_of, words_of
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.operands import Convolution
 from populus.runtime.engine.native.kernels.panels import Packed, Panels, Slices, Table, lines, offsets
 
 BLOCKS, DEEP = 6, 96  # blocks of output channels from which a panel of so many k is packed for them, and four times as many of any
 FILL = 1.05  # lanes of a plane's vectors for each position, up to which positions fill them well
 
 
-def suits(library: Library, x: Array, w: Array, y: Array, strides: Sequence[int]) -> bool:
-    """Tells whether a convolution can be computed so, and whether it is the faster way.
-
-    x: [b, g, ic, sides..], w: [g, oc, ic, k..], y: [b, g, oc, sides..].
-    """
+def suits(library: Library, c: Convolution) -> bool:
+    """Tells whether a convolution can be computed so, and whether it is the faster way."""
+    x, y = c.x, c.target
     lanes, item = lanes_of(library.host, y.dtype), y.itemsize
     area, oc = math.prod(y.shape[3:]), y.shape[2]
-    single = all(n == 1 for n in w.shape[3:]) and all(s == 1 or n == 1 for s, n in zip(strides, y.shape[3:]))
+    single = all(n == 1 for n in c.kernel) and all(s == 1 or n == 1 for s, n in zip(c.strides, y.shape[3:]))
     if library.host.vector_bytes < 32 or not single or area == 1:
         return False  # vectors of 16 bytes have no masked loads
     flat = [seen_as(a[0, 0], (a.shape[2], area)) if a.shape[3:] == y.shape[3:] else None for a in (x, y)]
@@ -47,21 +46,18 @@ def suits(library: Library, x: Array, w: Array, y: Array, strides: Sequence[int]
     return filled <= FILL or filled < channels
 
 
-def convolution(
-    library: Library, task: Task, x: Array, w: Array, y: Array, constant: bool, slices: Slices | None, formula: Formula | None = None
-) -> list[Launch] | None:
-    """Builds the launches of all images and groups, for operands that `suits` accepts.
-
-    `formula`: on the sums, of y's dimensions. Returns None if there is no code for it.
-    """
-    groups, oc, ic = w.shape[:3]
+def convolution(library: Library, task: Task, c: Convolution, slices: Slices | None) -> list[Launch] | None:
+    """Builds the launches of all images and groups of a convolution that `suits` accepts. None if there is no code for its formula."""
+    w, y = c.w, c.target
+    groups, oc = w.shape[:2]
     order = slice(None) if slices is None else slices.order
     area, launches = math.prod(y.shape[3:]), list[Launch]()
     ends = None if slices is None else slices.ends
-    product = _Positions(library, x, offsets((0,), (0,)), offsets((ic,), x.strides[2:3])[order], y, y.strides[2], y.itemsize, oc, ends)
-    depth, columns = offsets((ic,), w.strides[2:3])[order], offsets((oc,), w.strides[1:2])
+    along_x, along_w, along_y = c.along_x(), c.along_w, c.along_y
+    product = _Positions(library, c.x, along_x.table(), along_x.table("ic")[order], y, along_y.bytes["oc"], y.itemsize, oc, ends)
+    depth, columns = along_w.table("ic")[order], along_w.table("oc")
     shape = (groups, len(depth) * oc)
-    if constant:
+    if c.constant:
 
         def pack() -> Array:
             room = lines(shape, w.dtype)
@@ -75,12 +71,11 @@ def convolution(
     else:
         room = task.scratch(shape, w.dtype)
         launches += [product.pack(w[g], depth, columns, room[g]) for g in range(groups)]
-    places = [offsets(a.shape[:2], a.strides[:2]) for a in (x, y)]
     weights = offsets((y.shape[0], groups), (0, room.strides[0]))
-    flat = None if formula is None else formula.seen((y.shape[0] * groups, oc, area))
-    if formula is not None and flat is None:
+    flat = None if c.formula is None else c.formula.seen((y.shape[0] * groups, oc, area))
+    if c.formula is not None and flat is None:
         return None
-    made = product.over(room, area, places[0], places[1], weights, flat)
+    made = product.over(room, area, along_x.table("b", "g"), along_y.table("b", "g"), weights, flat)
     return None if made is None else [*launches, made]
 
 
@@ -92,9 +87,7 @@ class _Positions(Product):
         """Blocks of output channels."""
         return Panels.of(self.n, 1, self.library.host.block[0])
 
-    def over(
-        self, packed: Array, area: int, xs: Table, ys: Table, ws: Table, formula: Formula | None = None
-    ) -> Launch | None:
+    def over(self, packed: Array, area: int, xs: Table, ys: Table, ws: Table, formula: Formula | None = None) -> Launch | None:
         """Builds the launch over planes of `area` positions, which are at xs and ys, with weights at ws.
 
         `formula`: on the sums [planes, rows, area]. Returns None if there is no code for it.
@@ -141,9 +134,7 @@ def _longest(stages: Sequence[int | Array | Kernel]) -> int:
     return int(np.diff(ends[begins]).max())
 
 
-def _packed(
-    f: Function, machine: Machine, wanted: str, room: str, x: str, depth: str, vectors: str, ends: str, slices: str
-) -> str:
+def _packed(f: Function, machine: Machine, wanted: str, room: str, x: str, depth: str, vectors: str, ends: str, slices: str) -> str:
     """Emits the packing of a stage of a panel of x, if it is wanted. Returns the panel's address, at element 0 of k."""
     low, high = f.load("i64", ends), f.load("i64", f.at(ends, slices, "i64"))
     size = machine.vector_bytes
