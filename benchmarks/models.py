@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -93,6 +93,10 @@ def _weight(
     return 0.05 * rng.standard_normal(shape)
 
 
+Kept: TypeAlias = "tuple[dict[str, list[int]], dict[str, tuple[str, list[int]]]]"
+"""Shapes of inputs, and values and shapes of outputs, by name."""
+
+
 class Graph:
     """An ONNX graph built node by node; every method returns the name of its result."""
 
@@ -117,12 +121,20 @@ class Graph:
     def linear(self, x: str, inputs: int, outputs: int) -> str:
         return self.op("Add", self.op("MatMul", x, self.weight(inputs, outputs)), self.weight(outputs))
 
-    def model(self, name: str, y: str, shape: list[int], opset: int = 17, inputs: list[int] | None = None) -> onnx.ModelProto:
-        """Builds and checks the model from the float input `x` to the float output `y`."""
-        self.nodes.append(helper.make_node("Identity", [y], ["y"], name="y"))
-        info = helper.make_tensor_value_info
+    def model(
+        self, name: str, y: str, shape: list[int], opset: int = 17, inputs: list[int] | None = None, kept: Kept | None = None
+    ) -> onnx.ModelProto:
+        """Builds and checks the model from the float input `x` to the float output `y`. `kept`: further inputs and outputs."""
+        info, float32 = helper.make_tensor_value_info, TensorProto.FLOAT
+        more_inputs, more_outputs = kept or ({}, {})
+        outputs = {"y": (y, shape), **more_outputs}
+        self.nodes += [helper.make_node("Identity", [value], [n], name=n) for n, (value, _) in outputs.items()]
         graph = helper.make_graph(
-            self.nodes, name, [info("x", TensorProto.FLOAT, inputs or shape)], [info("y", TensorProto.FLOAT, shape)], self.initializers
+            self.nodes,
+            name,
+            [info(n, float32, s) for n, s in {"x": inputs or shape, **more_inputs}.items()],
+            [info(n, float32, s) for n, (_, s) in outputs.items()],
+            self.initializers,
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
         onnx.checker.check_model(model)  # pyright: ignore[reportUnknownMemberType]
@@ -201,6 +213,20 @@ def _gelu(g: Graph, x: str, tanh: bool) -> str:
         return g.op("Mul", g.op("Mul", x, g.constant(0.5)), g.op("Add", g.op("Tanh", inner), g.constant(1.0)))
     erf = g.op("Erf", g.op("Div", x, g.constant(np.sqrt(2))))
     return g.op("Mul", g.op("Mul", x, g.op("Add", erf, g.constant(1.0))), g.constant(0.5))
+
+
+def cached_layer(past: int = 127, hidden: int = 768, heads: int = 12) -> onnx.ModelProto:
+    """Builds attention of one new token of GPT-2 small to a cache of `past` ones; the keys and values with it are outputs."""
+    g, size = Graph(), hidden // heads
+    shape = g.constant([1, 1, heads, size], np.int64)
+    q, k, v = (g.op("Transpose", g.op("Reshape", g.linear("x", hidden, hidden), shape), perm=[0, 2, 1, 3]) for _ in range(3))
+    keys, values = (g.op("Concat", f"past_{n}", new, axis=2) for n, new in (("keys", k), ("values", v)))
+    scores = g.op("Mul", g.op("MatMul", q, g.op("Transpose", keys, perm=[0, 1, 3, 2])), g.constant(size**-0.5))
+    mixed = g.op("Transpose", g.op("MatMul", g.op("Softmax", scores, axis=-1), values), perm=[0, 2, 1, 3])
+    y = g.op("Add", "x", g.linear(g.op("Reshape", mixed, g.constant([1, 1, hidden], np.int64)), hidden, hidden))
+    inputs = {f"past_{n}": [1, heads, past, size] for n in ("keys", "values")}
+    outputs = {n: (v, [1, heads, past + 1, size]) for n, v in (("keys", keys), ("values", values))}
+    return g.model("cached", y, [1, 1, hidden], kept=(inputs, outputs))
 
 
 def half(model: onnx.ModelProto, batch: int | None = None) -> onnx.ModelProto:

@@ -1,6 +1,7 @@
 """Proofs of whole compiles: for each model and target the passes that are proved, refuted and not decided, and seconds of one core.
 
-    python -m benchmarks.proofs                     # the table of docs/proof.md: nets, layers, loops, steps
+    python -m benchmarks.proofs                     # the table of docs/proof.md: nets, layers, loops, steps, on three machines
+    python -m benchmarks.proofs --launches          # with the native engine's launches, which are loaded for it
     python -m benchmarks.proofs --quick             # small ones, half a minute
     python -m benchmarks.proofs --nodes 100         # ONNX's node tests, each of which is compiled to tiles; every 100th
 
@@ -10,6 +11,7 @@ Exit status 1 if a pass is refuted. Needs `islpy`.
 from __future__ import annotations
 
 import argparse
+import runpy
 import signal
 import sys
 import warnings
@@ -17,27 +19,61 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
 import onnx
 
 import populus
-from benchmarks.models import MODELS, NETS, conv_net, lstm, mlp
+from benchmarks.models import LIGHT, MODELS, NETS, cached_layer, conv_net, lstm, mlp, randomised
 from populus.dialects.support.diagnostics import PopulusError
 from populus.onnx_backend import Prepared
+from populus.program.program import Program
+from populus.proof.launches import prove_launches
 from populus.proof.passes import Prover, proving
 from populus.proof.report import PROVED, REFUTED, UNDECIDED
+from populus.runtime.session import graph_of
 from populus.training.session import TrainingSession
 
 QUICK = ("squeezenet", "bert_layer", "gpt_layer", "lstm of 16")
-TARGETS: dict[str, dict[str, Any]] = {"host": {}, "gc200": {"target": "gc200", "tiles": 1472}}
+TARGETS: dict[str, dict[str, Any]] = {"host": {}, "gc200": {"target": "gc200", "tiles": 1472}, "n150": {"target": "n150"}}
+
+
+DEVICES = {"host": "cpu", "gc200": "ipu_model"}
+"""Devices of PopXL."""
+IN_POPXL = "step in PopXL"
 
 
 def compiled(make: Callable[[], onnx.ModelProto]) -> Callable[[dict[str, Any]], object]:
     """Compiles a model, which is made once, with options."""
     kept = cache(make)
     return lambda options: populus.compile(kept(), **options)
+
+
+def net(name: str) -> Callable[[], onnx.ModelProto]:
+    """Loads a net that ends in logits, as a saturated softmax hides differences."""
+    return lambda: randomised(LIGHT / f"light_{name}.onnx", logits=True)
+
+
+def eight_bits() -> onnx.ModelProto:
+    """Makes resnet50 of 8 bits with onnxruntime, in the form QDQ."""
+    from benchmarks.quantized import build
+
+    with TemporaryDirectory() as folder:
+        build("resnet50", "QDQ", path := Path(folder, "model.onnx"))
+        return onnx.load(path)  # pyright: ignore[reportUnknownMemberType]
+
+
+def popxl_step(options: dict[str, Any]) -> object:
+    """Compiles the step of training of examples/popxl/mnist.py."""
+    from populus import popxl
+    from populus.aliases import installed
+
+    with installed():
+        ir = runpy.run_path(str(Path(__file__).parents[1] / "examples/popxl/mnist.py"))["program"]()[0]
+    return popxl.Session(ir, DEVICES[options.get("target", "host")])
 
 
 def trained(make: Callable[[], onnx.ModelProto]) -> Callable[[dict[str, Any]], object]:
@@ -47,11 +83,15 @@ def trained(make: Callable[[], onnx.ModelProto]) -> Callable[[dict[str, Any]], o
 
 
 ALL: dict[str, Callable[[dict[str, Any]], object]] = {
-    **{name: compiled(MODELS[name]) for name in ("squeezenet", "bert_layer", "gpt_layer")},
+    **{name: compiled(net(name)) for name in NETS},
+    **{name: compiled(MODELS[name]) for name in ("bert_layer", "bert_12", "gpt_layer")},
+    "gpt layer with a cache": compiled(cached_layer),
     "lstm of 16": compiled(lambda: lstm(sequence=40, inputs=16, hidden=16)),
+    "resnet50 in 8 bits": compiled(eight_bits),
     "training step (mlp)": trained(mlp),
     "training step (conv_net)": trained(conv_net),
-    **{name: compiled(MODELS[name]) for name in ("lstm", *NETS)},
+    **{f"training step ({name})": trained(net(name)) for name in ("squeezenet", "resnet50", "shufflenet")},
+    IN_POPXL: popxl_step,
 }
 
 
@@ -92,13 +132,13 @@ def proved(make: Callable[[], object], limit: int) -> tuple[Prover | None, str]:
     return prover, ""
 
 
-def row(name: str, target: str, limit: int) -> tuple[str, bool]:
-    """Makes the line of a model and a target, and tells whether nothing is refuted."""
+def row(name: str, target: str, limit: int, launches: bool) -> tuple[str, Counter[str]]:
+    """Makes the line of a model and a target, and counts passes by verdict. `launches`: the engine's too, which are not timed."""
 
     def make() -> object:
         return ALL[name]({"engine": "numpy", **TARGETS[target]})
 
-    make()
+    program = make()
     begin = process_time()
     make()
     middle = process_time()
@@ -106,11 +146,14 @@ def row(name: str, target: str, limit: int) -> tuple[str, bool]:
     seconds = middle - begin
     taken = process_time() - middle - seconds
     rows = [] if prover is None else prover.rows
+    program = program.program if isinstance(program, TrainingSession) else program
+    if launches and isinstance(program, Program):
+        rows.append(prove_launches(graph_of(program.module("poplar"))))
     found = Counter(r.verdict for r in rows)
     reasons = "; ".join(f"{r.passes}: {r.why}" for r in rows if r.verdict != PROVED) or why
     share = f"{taken / seconds:.2f}" if rows and not why else ""  # of a compile that was stopped there is none
     cells = (name, target, found[PROVED], found[REFUTED], found[UNDECIDED], f"{seconds:.2f}", f"{taken:.2f}", share, reasons[:120])
-    return f"| {' | '.join(map(str, cells))} |", not found[REFUTED]
+    return f"| {' | '.join(map(str, cells))} |", found + Counter({REFUTED: int("is refuted" in why and not found[REFUTED])})
 
 
 def nodes(step: int) -> bool:
@@ -143,6 +186,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small models only")
     parser.add_argument("--nodes", type=int, metavar="N", help="every Nth of ONNX's node tests")
     parser.add_argument("--models", nargs="+", choices=list(ALL), help="these models")
+    parser.add_argument("--targets", nargs="+", choices=list(TARGETS), default=[*TARGETS], help="for these machines")
+    parser.add_argument("--launches", action="store_true", help="prove the native engine's launches too")
     parser.add_argument("--limit", type=int, default=120, help="seconds for a model")
     args = parser.parse_args(argv)
     warnings.simplefilter("ignore")
@@ -150,13 +195,14 @@ def main(argv: list[str] | None = None) -> int:
         return 0 if nodes(args.nodes) else 1
     print("| model | target | proved | refuted | not decided | compile (s) | prove (s) | ratio | not decided, or why not |")
     print("|---|---|---|---|---|---|---|---|---|")
-    right = True
+    found = Counter[str]()
     for name in args.models or (QUICK if args.quick else ALL):
-        for target in TARGETS:
-            line, holds = row(name, target, args.limit)
+        for target in (t for t in args.targets if t in DEVICES or name != IN_POPXL):
+            line, verdicts = row(name, target, args.limit, args.launches)
             print(line, flush=True)
-            right = right and holds
-    return 0 if right else 1
+            found += verdicts
+    print(f"{found.total()} pairs of a pass and a model: {', '.join(f'{n} {v}' for v, n in found.most_common())}")
+    return 0 if not found[REFUTED] else 1
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from populus.tools.output import Json, add_json, say_written, shown, write_json
 from populus.tools.output import console as make_console
 
 if TYPE_CHECKING:
+    from populus.program.program import Program
     from populus.proof.passes import Row as ProofRow
 
 COLOURS = {"tile": "green", "host": "yellow", "missing": "red"}
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--load", action="append", default=[], metavar="FILE.py", help="load ops from a Python file")
     add("--no-host", action="store_true", help="treat ops that need the host as missing")
     add("--nodes", action="store_true", help="list every node instead of every kind")
-    add("--prove", action="store_true", help="compile the model and prove each pass; exit 1 if one is refuted")
+    add("--prove", action="store_true", help="compile the model, prove each pass and the launches; exit 1 if one is refuted")
     add("--prove-rewrites", action="store_true", help="compile the model and prove each rewrite of a pattern; exit 1 if one is refuted")
     add("--target", metavar="NAME", help="with --prove, --prove-rewrites: the machine to compile for (host)")
     add("--tiles", type=whole(1), metavar="N", help="with --prove, --prove-rewrites: the number of its tiles")
@@ -109,12 +110,12 @@ def _of_stablehlo(ctx: Context, path: str) -> list[Row]:
     return rows
 
 
-def _compile(args: argparse.Namespace) -> None:
+def _compile(args: argparse.Namespace) -> Program:
     from populus.program.compile import compile
 
     named = {"target": args.target, "tiles": args.tiles}
     options: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    compile(args.model, dims=dims_of(args.dim), values=values_of(args.value), load=args.load, host=not args.no_host, **options)
+    return compile(args.model, dims=dims_of(args.dim), values=values_of(args.value), load=args.load, host=not args.no_host, **options)
 
 
 def _rewrites(args: argparse.Namespace, console: Console) -> dict[str, Json]:
@@ -129,11 +130,18 @@ def _rewrites(args: argparse.Namespace, console: Console) -> dict[str, Json]:
 
 
 def _proved(args: argparse.Namespace, console: Console) -> list[ProofRow]:
-    """Compiles the model and proves each pass; prints one table. Raises PopulusError for a pass that is refuted."""
+    """Compiles the model, proves each pass and the engine's launches, and prints one table. Raises PopulusError for a refuted one."""
+    from populus.proof.launches import RefutedLaunches, prove_launches
     from populus.proof.passes import proving
+    from populus.runtime.session import graph_of
 
     with proving(run=False) as prover:
-        _compile(args)
+        program = _compile(args)
+    if any(row.passes == "poplar-allocate" for row in prover.rows):
+        try:
+            prover.rows.append(prove_launches(graph_of(program.module("poplar"))))
+        except RefutedLaunches as why:
+            raise PopulusError(f"{args.model}: {why}") from None
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("passes", "verdict", "seconds", "why"):
         table.add_column(column, overflow="fold")

@@ -16,12 +16,16 @@ import populus
 from populus.dialects.poplar.task import Chain
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text
+from populus.proof.launches import LAUNCHES, RefutedLaunches, prove_launches
+from populus.proof.report import PROVED, UNDECIDED
 from populus.runtime.codelets.undefined import VARIABLE
 from populus.runtime.engine.native.codegen.touched import Elements
 from populus.runtime.engine.native.kernels import pool_kernels, products
 from populus.runtime.engine.native.kernels.contraction import Product
+from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.launch_check import _overlap
 from populus.runtime.engine.native.run.program import NativeProgram
+from populus.runtime.session import graph_of
 
 Array = NDArray[Any]
 node = helper.make_node
@@ -123,6 +127,23 @@ def test_pixels_that_overwrite_one_another_are_refuted(planted: pytest.MonkeyPat
     planted.setenv(VARIABLE, "1")
     with pytest.raises(AssertionError, match="@conv: launch 'blocks' writes again 464 bytes"):
         loaded(PIXELS)
+
+
+def test_a_proof_has_a_row_for_launches_and_refutes_pixels_that_overwrite_one_another(planted: pytest.MonkeyPatch):
+    graph = graph_of(populus.compile(PIXELS, engine="numpy", tiles=16).module("poplar"))
+    row = prove_launches(graph)
+    assert (row.passes, row.verdict) == (LAUNCHES, PROVED)
+    assert int(row.why.removesuffix(" tasks")) > 0
+    planted.setattr(products, "Product", Misplaced)
+    with pytest.raises(RefutedLaunches, match="@conv: launch 'blocks' writes again 464 bytes"):
+        prove_launches(graph)
+
+
+def test_a_kernel_that_states_nothing_leaves_launches_open(planted: pytest.MonkeyPatch):
+    planted.setattr(Launch, "touched", None)
+    row = prove_launches(graph_of(populus.compile(BESIDE, engine="numpy", tiles=16).module("poplar")))
+    assert row.verdict == UNDECIDED
+    assert "states nothing" in row.why
 
 
 def test_sums_that_are_not_stored_though_others_read_them_are_refuted(planted: pytest.MonkeyPatch):

@@ -32,7 +32,7 @@ from populus.runtime.engine.native.kernels.native_support import HALVES
 from populus.runtime.engine.native.run.assembly import assembled
 from populus.runtime.engine.native.run.constants import Constants
 from populus.runtime.engine.native.run.image import Blocks, Region
-from populus.runtime.engine.native.run.launch_check import LaunchCheck
+from populus.runtime.engine.native.run.launch_check import HOLDING, LaunchCheck
 from populus.runtime.engine.native.run.slices import slices_of
 from populus.runtime.engine.native.run.thread_pool import team, threads_of
 from populus.runtime.engine.numpy import NumpyProgram
@@ -85,7 +85,7 @@ class NativeProgram(NumpyProgram):
 
     def load(self) -> None:
         self.workspace.busy = self.workspace.own(8).view(np.int64)
-        if checks():
+        if checks() or HOLDING.get():
             arena = [self._arena] if self._arena is not None else [a for s, a in self._memory.items() if s not in self._constants]
             self.check = LaunchCheck(lambda v: None if self.is_constant(v) else self.array(v), self._users, self.workspace.memories, arena)
         super().load()
