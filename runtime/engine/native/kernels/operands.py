@@ -145,7 +145,7 @@ class Convolution:
 
     @property
     def target(self) -> Array:
-        """What is stored: y, or the formula's output."""
+        """The array that is stored: y, or the formula's output."""
         return self.y if self.formula is None else self.formula.out
 
     @property
