@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import populus
+from helpers.built_nets import cache, compiled
 from populus.tools.main import main
 from populus.write.nets import net
 
@@ -115,6 +116,33 @@ def test_a_page_in_one_file_runs_the_program(browser: Any, tmp_path: Path):
     expected = np.array(drawn) @ matrix
     told = [float(line.split()[-1]) for line in page.inner_text("#out").splitlines()[2:]]
     np.testing.assert_allclose(told, np.sort(expected)[::-1], rtol=1e-4, atol=1e-5)
+    assert not problems
+
+
+@needs_chromium
+@pytest.mark.skipif(find_spec("axe_playwright_python") is None, reason="axe-core is of the package axe-playwright-python")
+@pytest.mark.parametrize("size", SIZES)
+def test_the_page_of_a_cache_tells_its_sizes_and_empties_it(size: str, browser: Any, tmp_path: Path):
+    from axe_playwright_python.sync_playwright import Axe
+
+    program = compiled(cache(), dims={"batch": 1, "cur": (1, 8), "past": (0, 12), "past + cur": (1, 12)})
+    built = populus.build(program, tmp_path, cpu="wasm32", states={"past": "present"}, single_file=True)
+    page, problems = opened(browser, built.library, size)
+    page.wait_for_selector("#run:not([disabled])")
+    sizes = "[1,cur,16], at most [1,8,16]"
+    assert (
+        page.inner_text("#signature") == f"x: float32 {sizes}\n→\ny: float32 {sizes}\nstates\npast: float32 [1,past,16], at most [1,12,16]"
+    )
+    said = []
+    for button in ("#run", "#run", "#reset", "#run"):
+        page.click(button)
+        said.append(page.inner_text("#out").split("\n")[0])
+    assert re.fullmatch(r"[\d.]+ ms", said[0])
+    assert said[1:3] == ["'cur + past' is 16, above its bound 12", ""]
+    assert re.fullmatch(r"[\d.]+ ms", said[3])
+    assert not page.is_visible("#drop"), "the program takes no image"
+    assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0], "the page scrolls sideways"
+    assert not [(fault["id"], [node["html"] for node in fault["nodes"]]) for fault in Axe().run(page).response["violations"]]
     assert not problems
 
 
