@@ -49,7 +49,8 @@ class Runner:
         self.bench, self.log, self.said = bench, log, said
         self.known: dict[int, Point] = {} if log is None else dict(log.found)
         forks = "fork" in multiprocessing.get_all_start_methods()
-        self.processes = max(1, processes if processes is not None else len(os.sched_getaffinity(0)) if forks else 1) if forks else 1
+        cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has no affinity
+        self.processes = max(1, cpus if processes is None else processes) if forks else 1
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
