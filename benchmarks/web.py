@@ -25,7 +25,11 @@ from onnx import numpy_helper
 
 import populus
 from benchmarks.models import MODELS
-from benchmarks.speed import HOST
+from benchmarks.speed import HOST, live_bytes
+from populus.dialects.poplar.memory import ConstOp
+from populus.program.building import frozen_program
+from populus.runtime.engine.native.frozen.wasm_link import STACK
+from populus.runtime.session import graph_of
 
 NAMES = ("squeezenet", "shufflenet", "inception_v2", "bert_layer", "lstm")
 ROOT = Path(__file__).parent
@@ -41,13 +45,21 @@ def node() -> str:
     return str(Path(spec.submodule_search_locations[0]) / "bin/node")
 
 
-def shipped(proto: onnx.ModelProto, folder: Path) -> str:
-    """Gives the bytes of code, plain and compressed, and those of the weights over the model's initializers."""
+SHIPPED = ("code, compressed", "weights, over the model's", "memory, over what is needed")
+
+
+def shipped(proto: onnx.ModelProto, program: populus.Program, folder: Path) -> str:
+    """Gives the bytes of code, plain and compressed, those of the weights over the model's initializers, and those of the module's memory
+    over its constants and the variables alive at the widest step.
+    """
     code = [(folder / file).read_bytes() for file in ("model.relaxed.wasm", "populus.mjs")]
     weights = sum(numpy_helper.to_array(i).nbytes for i in proto.graph.initializer)
     packed = (folder / "model.bin").stat().st_size
     sizes = f"{sum(map(len, code)) / 1e3:.1f} kB, {sum(len(gzip.compress(part, 9)) for part in code) / 1e3:.1f}"
-    return f"{sizes} | {packed / 1e6:.1f} MB, {packed / max(weights, 1):.2f}"
+    graph, form = graph_of(program.module("poplar")), frozen_program(program, "wasm32", {}).form
+    taken = STACK + packed + form.words.nbytes + form.memory
+    needed = sum(op.array().nbytes for op in graph.walk() if isinstance(op, ConstOp)) + live_bytes(graph)
+    return f"{sizes} | {packed / 1e6:.1f} MB, {packed / max(weights, 1):.2f} | {taken / 1e6:.1f} MB, {taken / needed:.2f}"
 
 
 def measured(name: str, ort: Path, rounds: int) -> tuple[list[dict], str]:
@@ -58,7 +70,7 @@ def measured(name: str, ort: Path, rounds: int) -> tuple[list[dict], str]:
         program = populus.compile(proto, target="host", engine="native")
         populus.build(program, folder / "built", cpu="wasm32", relaxed=True)
         if not rounds:
-            return [], shipped(proto, folder / "built")
+            return [], shipped(proto, program, folder / "built")
         inputs = []
         for number, (key, array) in enumerate(program.signature.random().items()):
             file = folder / f"input{number}"
@@ -69,7 +81,7 @@ def measured(name: str, ort: Path, rounds: int) -> tuple[list[dict], str]:
         done = subprocess.run([node(), str(ROOT / "web.mjs"), str(folder / "given.json")], capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(f"{name}: {done.stderr.strip()[-500:]}")
-        return json.loads(done.stdout), shipped(proto, folder / "built")
+        return json.loads(done.stdout), shipped(proto, program, folder / "built")
 
 
 def main() -> None:
@@ -82,7 +94,7 @@ def main() -> None:
     args = parser.parse_args()
     names = HOST if args.models == ["all"] else args.models
     if args.sizes:
-        print("| model | code, compressed | weights, over the model's |\n|---|---|---|")
+        print(f"| model | {' | '.join(SHIPPED)} |\n|---|---|---|---|")
         for name in names:
             print(f"| {name} | {measured(name, args.ort, 0)[1]} |", flush=True)
         return
@@ -91,11 +103,8 @@ def main() -> None:
     theirs = [(args.ort / "dist" / file).read_bytes() for file in THEIRS]
     sizes = sum(map(len, theirs)), sum(len(gzip.compress(part, 9)) for part in theirs)
     print(f"onnxruntime-web: {sizes[0] / 1e3:,.0f} kB of code, {sizes[1] / 1e3:,.0f} kB compressed\n")
-    print(
-        "| model | relaxed | plain | onnxruntime-web | ratio | plain | start | code, compressed | weights, over the model's | apart |\n|---"
-        + "|---" * 9
-        + "|"
-    )
+    heads = ("model", "relaxed", "plain", "onnxruntime-web", "ratio", "plain", "start", *SHIPPED, "apart")
+    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     found: dict[str, list[float]] = {"relaxed": [], "plain": []}
     for name in names:
         lanes, bytes = measured(name, args.ort, args.rounds)

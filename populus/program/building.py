@@ -148,7 +148,8 @@ def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Fro
     if (padding := program.signature.padding) is not None:
         inputs |= {PREFIX + dimension: ((), np.dtype(np.int32)) for dimension in padding.bounds}
     check_states(states, {n: str(t) for n, t in inputs.items()}, {n: str(t) for n, t in outputs.items()})
-    return freeze(graph_of(program.module("poplar")), described(cpu), inputs, outputs, states, program.options.threads)
+    threads = 1 if cpu == WASM else program.options.threads  # a page has one, and each takes memory of its own
+    return freeze(graph_of(program.module("poplar")), described(cpu), inputs, outputs, states, threads)
 
 
 def kept(program: Program, place: Place, begun: int) -> ReadyProgram | None:
