@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, f32, f64, i1, i32, i64
@@ -69,7 +70,14 @@ def _list(value: Sequence[Any]) -> Attribute:
 
 def ints(array: DenseArrayBase[Any]) -> tuple[int, ...]:
     """Returns the integers of an `array<i64: ...>` property."""
+    if array.elt_type is i64:  # as all that are not parsed; views ask for theirs each time that they are composed
+        return _unpacked(array.data.data)
     return tuple(int(v) for v in array.get_values())
+
+
+@lru_cache(1 << 14)
+def _unpacked(data: bytes) -> tuple[int, ...]:
+    return i64.unpack(data, len(data) // i64.size)
 
 
 class TensorOp(PlainErrors, IRDLOperation, metaclass=TypedAttributes):
