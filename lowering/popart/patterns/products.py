@@ -63,9 +63,26 @@ def _joined(r: Rewriting, values: Sequence[SSAValue], axis: int) -> SSAValue:
     """Inserts the concatenation of constants."""
 
     def join() -> NDArray[Any]:
-        return np.concatenate([a for v in values if (a := array_of(v)) is not None], axis=axis)
+        return concatenated([a for v in values if (a := array_of(v)) is not None], axis)
 
     return r.computed(values, ("concatenate", axis), join)
+
+
+def concatenated(arrays: Sequence[NDArray[Any]], axis: int, block: int = 256) -> NDArray[Any]:
+    """Concatenates arrays. Blocks of rows whose bits are all zero are not written: weights that are zeros take no memory.
+
+    So a model of many gigabytes is planned by the sizes of its weights alone.
+    """
+    shape = list(arrays[0].shape)
+    shape[axis] = sum(a.shape[axis] for a in arrays)
+    result, at = np.zeros(shape, arrays[0].dtype), 0
+    for array in arrays:
+        part = result[(slice(None),) * axis + (slice(at, at := at + array.shape[axis]),)]
+        for begin in range(0, len(array), block):
+            piece = array[begin : begin + block]
+            if not piece.flags.c_contiguous or piece.view(np.bool_).any():
+                part[begin : begin + block] = piece
+    return result
 
 
 def _is_matrix(value: SSAValue) -> bool:
