@@ -104,9 +104,10 @@ def compared(before: Path, after: Path) -> tuple[str, float]:
         other = {n for n in old if not np.array_equal(old[n].view(np.uint8), new[n].view(np.uint8))}
         if not other:
             return "equal", 0.0
-        worst = max(float(np.abs(old[n] - new[n]).max() / max(np.abs(old[n]).max(), 1e-30)) for n in other)
+        wide = {n: (old[n].astype(np.float64), new[n].astype(np.float64)) for n in other}
+        worst = max(float(np.abs(e - f).max() / max(np.abs(e).max(), 1e-30)) for e, f in wide.values())
         places = sum(int((old[n] != new[n]).sum()) for n in other) / sum(old[n].size for n in old)
-        return f"{worst:.0e} ({places:.0%} of the elements)", worst if math.isfinite(worst) else math.inf
+        return f"{worst:.0e} ({places:.0%} of the elements)", worst if math.isfinite(worst) else math.inf  # a NaN is no small difference
 
 
 def bits(trees: Trees, names: list[str], tolerance: float) -> Iterator[str]:
