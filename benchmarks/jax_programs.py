@@ -72,7 +72,7 @@ def apart(found: list[Any], wanted: list[Any]) -> float:
 
 def measured(name: str, rounds: int, folder: Path) -> dict[str, Any]:
     """Measures one program."""
-    function, arguments = {**PROGRAMS, **LARGE}[name]
+    function, arguments = PROGRAMS[name]() if name in PROGRAMS else LARGE[name]
     written = exported(function, arguments)
     file = folder / "model.mlir"
     file.write_bytes(written.mlir_module_serialized)

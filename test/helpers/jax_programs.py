@@ -15,7 +15,6 @@ from jax.scipy import cluster, linalg, ndimage, optimize, signal, special, stats
 from jax.scipy.sparse.linalg import cg
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
-KEY = jax.random.key(0)
 
 
 def draw(*shape: int, scale: float = 1.0) -> Any:
@@ -36,7 +35,7 @@ def at(*values: int) -> Any:
 def layers(net: tuple[Any, Any], *shape: int) -> Program:
     """Makes the program of a net of stax, with drawn weights."""
     init, apply = net
-    return apply, (init(KEY, shape)[1], draw(*shape))
+    return apply, (init(jax.random.key(0), shape)[1], draw(*shape))
 
 
 MLP = stax.serial(stax.Dense(32), stax.Relu, stax.Dense(16), stax.Gelu, stax.Dense(10), stax.LogSoftmax)
@@ -61,6 +60,16 @@ def train_step(i: Any, state: Any, x: Any, y: Any) -> Any:
     """Computes a step of Adam."""
     value, grads = jax.value_and_grad(loss)(PARAMS(state), x, y)
     return UPDATE(i, grads, state), value
+
+
+def classifier_weights() -> Any:
+    """Draws the classifier's weights."""
+    return MLP[0](jax.random.key(0), (6, 20))[1]
+
+
+def training() -> Any:
+    """Makes the state of the classifier before the first step."""
+    return INIT(classifier_weights())
 
 
 def digits(count: int) -> tuple[Any, Any]:
@@ -253,31 +262,30 @@ def exported(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     return jax.export.export(jax.jit(function, keep_unused=True), platforms=["tpu"])(*arguments)
 
 
-TRAINING = INIT(MLP[0](KEY, (6, 20))[1])
 TRANSFORMER = {n: draw(16, 4, 4, scale=0.3) for n in "qkv"} | {"o": draw(4, 4, 16, scale=0.3), "up": draw(16, 32), "down": draw(32, 16)}
 EDGES = np.stack([np.arange(30) * 7 % 10, np.arange(30) * 3 % 11 % 10], 1).astype(np.int32)
-PROGRAMS: dict[str, Program] = {
-    "classifier": layers(MLP, 6, 20),
-    "training": (train_step, (np.int32(0), TRAINING, *digits(6))),
-    "clipped gradients": (clipped, (MLP[0](KEY, (6, 20))[1], *digits(6))),
-    "convolutional net": layers(CONVNET, 2, 12, 12, 3),
-    "residual block": layers(RESIDUAL, 2, 6, 6, 8),
-    "decoder": layers(DECODER, 2, 5, 5, 4),
-    "transformer layer": (attention, (draw(2, 7, 16), TRANSFORMER)),
-    "lstm": (lstm, (draw(3, 6, 5), at(6, 4, 2), draw(2, 3, 8), draw(2, 3, 8), draw(rnn.get_num_params_in_lstm(5, 8, 2, False)))),
-    "graph net": (graph_net, (EDGES, np.abs(draw(30)), draw(10, 6), [draw(6, 8), draw(8, 3)])),
-    "predator and prey": (predator_prey, (floats(10, 5), np.linspace(0, 2, 5, dtype=np.float32), floats(1.1, 0.4, 0.1, 0.4))),
-    "neural equation": (adjoint, (draw(4, 3), [draw(3, 8), draw(8, 3)])),
-    "waves": (waves, (draw(12, 12), np.float32(0.1))),
-    "planets": (planets, (draw(5, 2), draw(5, 2, scale=0.1), np.abs(draw(5)) + 1)),
-    "Poisson's equation": (poisson, (draw(9, 9),)),
-    "minimum by BFGS": (rosenbrock, (floats(-1.2, 1, 0.5),)),
-    "Gaussian process": (gaussian_process, (draw(12, 2), draw(12), draw(5, 2))),
-    "Hessian": (hessian, (draw(5), draw(20, 5), np.sign(draw(20)))),
-    "hidden Markov model": (hidden_markov, (draw(4), draw(4, 4), draw(9, 4))),
-    "Metropolis's walk": (metropolis, (np.array([3, 7], np.uint32), draw(32))),
-    "clusters": (clusters, (draw(40, 2), draw(40, 2)[:3])),
-    "neighbours": (neighbours, (draw(8, 3), draw(30, 3), np.arange(30, dtype=np.int32) % 4)),
-    "images": (images, (draw(8, 9), np.abs(draw(2, 10)) * 2)),
-    "special functions": (special_functions, (draw(10),)),
+PROGRAMS: dict[str, Callable[[], Program]] = {
+    "classifier": lambda: layers(MLP, 6, 20),
+    "training": lambda: (train_step, (np.int32(0), training(), *digits(6))),
+    "clipped gradients": lambda: (clipped, (classifier_weights(), *digits(6))),
+    "convolutional net": lambda: layers(CONVNET, 2, 12, 12, 3),
+    "residual block": lambda: layers(RESIDUAL, 2, 6, 6, 8),
+    "decoder": lambda: layers(DECODER, 2, 5, 5, 4),
+    "transformer layer": lambda: (attention, (draw(2, 7, 16), TRANSFORMER)),
+    "lstm": lambda: (lstm, (draw(3, 6, 5), at(6, 4, 2), draw(2, 3, 8), draw(2, 3, 8), draw(rnn.get_num_params_in_lstm(5, 8, 2, False)))),
+    "graph net": lambda: (graph_net, (EDGES, np.abs(draw(30)), draw(10, 6), [draw(6, 8), draw(8, 3)])),
+    "predator and prey": lambda: (predator_prey, (floats(10, 5), np.linspace(0, 2, 5, dtype=np.float32), floats(1.1, 0.4, 0.1, 0.4))),
+    "neural equation": lambda: (adjoint, (draw(4, 3), [draw(3, 8), draw(8, 3)])),
+    "waves": lambda: (waves, (draw(12, 12), np.float32(0.1))),
+    "planets": lambda: (planets, (draw(5, 2), draw(5, 2, scale=0.1), np.abs(draw(5)) + 1)),
+    "Poisson's equation": lambda: (poisson, (draw(9, 9),)),
+    "minimum by BFGS": lambda: (rosenbrock, (floats(-1.2, 1, 0.5),)),
+    "Gaussian process": lambda: (gaussian_process, (draw(12, 2), draw(12), draw(5, 2))),
+    "Hessian": lambda: (hessian, (draw(5), draw(20, 5), np.sign(draw(20)))),
+    "hidden Markov model": lambda: (hidden_markov, (draw(4), draw(4, 4), draw(9, 4))),
+    "Metropolis's walk": lambda: (metropolis, (np.array([3, 7], np.uint32), draw(32))),
+    "clusters": lambda: (clusters, (draw(40, 2), draw(40, 2)[:3])),
+    "neighbours": lambda: (neighbours, (draw(8, 3), draw(30, 3), np.arange(30, dtype=np.int32) % 4)),
+    "images": lambda: (images, (draw(8, 9), np.abs(draw(2, 10)) * 2)),
+    "special functions": lambda: (special_functions, (draw(10),)),
 }  # fmt: skip

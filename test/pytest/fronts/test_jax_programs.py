@@ -8,7 +8,7 @@ import pytest
 import populus
 
 jax = pytest.importorskip("jax", reason="JAX is an extra")
-from helpers.jax_programs import PARAMS, PROGRAMS, TRAINING, digits, exported, train_step  # noqa: E402
+from helpers.jax_programs import PARAMS, PROGRAMS, digits, exported, train_step, training  # noqa: E402
 from populus import jax as pjax  # noqa: E402
 
 ROUNDED = {"predator and prey": 1e-4}
@@ -25,7 +25,7 @@ def near(found, wanted, rtol: float):
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_exported_program_gives_what_xla_gives(name, tmp_path):
-    function, arguments = PROGRAMS[name]
+    function, arguments = PROGRAMS[name]()
     file, arrays = tmp_path / "model.mlir", jax.tree.leaves(arguments)
     written = exported(function, arguments)
     if len(name) % 2:
@@ -40,7 +40,7 @@ def test_an_exported_program_gives_what_xla_gives(name, tmp_path):
 @pytest.mark.parametrize("engine", ["strict", "native"])
 def test_ten_steps_of_adam_give_what_xla_gives(engine):
     step, own = pjax.jit(train_step, donate_argnums=1, engine=engine), jax.jit(train_step)
-    state = wanted = TRAINING
+    state = wanted = training()
     for i in range(10):
         x, y = digits(6)
         state, value = step(np.int32(i), state, x, y)

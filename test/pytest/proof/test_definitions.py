@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import onnx
 import pytest
-from onnx.backend.test.loader import load_model_tests
 from xdsl.dialects.builtin import TensorType
 
+from helpers.node_models import node_cases
 from helpers.proof_values import unlike
 from populus.dialects import expr
 from populus.dialects.poplar.affine import shuffle_map
@@ -24,10 +22,6 @@ from populus.proof.terms import Terms
 
 _1, _2 = expr.Arg(1), expr.Arg(2)
 MOST = 24  # elements of an output that are evaluated
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    CASES = {case.name: case for case in load_model_tests(kind="node")}
 
 NAMES = [
     "abs", "add", "add_bcast", "and2d", "averagepool_2d_ceil", "averagepool_2d_pads_count_include_pad", "averagepool_2d_same_lower",
@@ -82,7 +76,7 @@ class Defined:
 
 
 def found(name: str) -> tuple[Defined, list, dict[str, np.ndarray]]:
-    case = CASES[f"test_{name}"]
+    case = node_cases()[f"test_{name}"]
     prepared = Prepared(case.model or onnx.load(f"{case.model_dir}/model.onnx"), "host", 4, "numpy")
     assert case.data_sets is not None, name
     inputs, outputs = case.data_sets[0]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
 import onnx
 import pytest
-from onnx.backend.test.loader import load_model_tests
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i1
 
+from helpers.node_models import node_cases
 from helpers.proof_values import unlike
 from populus.dialects import poplin, popnn, popops
 from populus.dialects.poplar.meaning import Whole
@@ -23,10 +22,6 @@ from populus.proof.report import Undecided
 from populus.proof.terms import Terms
 
 MOST = 16  # elements of an output that are evaluated
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    CASES = {case.name: case for case in load_model_tests(kind="node")}
 
 
 class Calls:
@@ -45,7 +40,7 @@ class Calls:
 
 def differences(name: str) -> list[str]:
     """Compares elements of outputs, by the meanings of calls and by a run of the tiles."""
-    case, watcher = CASES[f"test_{name}"], Calls()
+    case, watcher = node_cases()[f"test_{name}"], Calls()
     prepared = Prepared(case.model or onnx.load(f"{case.model_dir}/model.onnx"), "host", 4, "numpy")
     assert case.data_sets is not None, name
     named = prepared.named(list(case.data_sets[0][0]))

@@ -18,6 +18,7 @@ from benchmarks.models import LIGHT, randomised
 from fuzz import graphs
 from helpers import web
 from helpers.built_nets import cache, compiled, gather, model, net, normal, recurrent
+from helpers.node_models import node_models
 from helpers.web import Run, needs_node
 from populus.dialects.support.diagnostics import PopulusError
 from populus.program.building import frozen_program
@@ -127,10 +128,7 @@ def test_the_module_without_relaxed_vectors_has_the_bits_of_a_cpu_without_fused_
 
 @needs_node
 def test_cases_of_onnx_give_the_results_of_the_native_engine(tmp_path):
-    from onnx.backend.test.loader import load_model_tests
-
-    models = {case.name.removeprefix("test_"): case.model for case in load_model_tests(kind="node")}
-    agreed([(name, models[name], None) for name in CASES], tmp_path)
+    agreed([(name, node_models()[f"test_{name}"], None) for name in CASES], tmp_path)
 
 
 @needs_node
