@@ -23,6 +23,7 @@ from onnx import TensorProto, helper, numpy_helper, save
 from xdsl.dialects.builtin import f16, f32
 
 import populus
+from benchmarks import explored_peers
 from helpers.recorded_fields import recording
 from populus.dialects.poplar.target import PRESETS, Spec
 from populus.dialects.support.diagnostics import PopulusError
@@ -478,3 +479,12 @@ def test_a_run_that_differs_from_the_model_is_a_fault(explored, monkeypatch):
     small = replace(explored, points=[{**p, "measures": {**p["measures"], "memory": 1}} if "measures" in p else p for p in explored.points])
     monkeypatch.undo()
     assert [c.engine for c in checked(small, 1) if c.fault] == ["native"], "it needs more bytes than were measured"
+
+
+def test_the_table_of_peers_counts_fronts_and_says_what_was_not_ended():
+    sizes = len(explored_peers.ELEMENTS)
+    theirs = {"net": explored_peers.Found([], math.inf)}
+    ours = {"net": explored_peers.Found([None, 30.0, 30.0, 10.0][:sizes], 0.25)}
+    lines = explored_peers.table(theirs, ours).splitlines()
+    assert lines[2] == "| net | ZigZag | over the limit | 0 of 0 |  |"
+    assert lines[3] == "| net | Populus | 0.2 | 2 of 4 | -, 30, 30, 10 |"
