@@ -39,7 +39,7 @@ def _linear(g: Names) -> Pairs:
 
 
 def _weights(g: Names) -> Pairs:
-    """Of a step of SGD on a net of one layer, from weights of ones; the other session has its weights, and biases of ones."""
+    """Gives a step of SGD on a net of one layer, from weights of ones; the other session has its weights, and biases of ones."""
 
     def probabilities(x: Any, w: Any) -> Any:
         e = np.exp(np.maximum(x @ w + 1, 0))
