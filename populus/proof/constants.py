@@ -23,9 +23,11 @@ SAME = read_map("{ [i] -> [i] }")
 
 def equal(x: Array, y: Array, relation: Map, rounding: float) -> bool:
     """Tells whether flat constants are equal to rounding where a relation of their elements says so."""
-    if not relation.is_single_valued():
-        x, y, relation = y, x, relation.reverse()
-        if not relation.is_single_valued():
+    if y.size < x.size or not relation.is_single_valued():  # all elements of the smaller are looked at
+        back = relation.reverse()
+        if back.is_single_valued():
+            x, y, relation = y, x, back
+        elif not relation.is_single_valued():
             return False
     if x.size > 8 * FEW:  # others of one shape are told apart by some elements
         some = np.arange(0, x.size, x.size // FEW)

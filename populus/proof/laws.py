@@ -14,6 +14,7 @@
 | `select(x, y, true)`, a float as f32 or f64 | `x` |
 | `(sum of x w) c` | `sum of x (w c)` for constants w and c, where c is no number but a function of w's element |
 | `sum of x v`, where v is n w for a number n, and `sum of x w` was met | `(sum of x w) n` |
+| `sum of x v`, where v is a part of w's columns, and `sum of x w` was met | that part of it |
 
 They hold for floats to rounding. The laws of sums and products hold for integers too, which wrap around.
 """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from populus.dialects.poplar.affine import Map, Set, box, coordinates, identity, shape_of_box, told_apart
+from populus.dialects.poplar.affine import Map, Set, box, coordinates, identity, names, read_map, shape_of_box, told_apart, within
 from populus.proof.constants import SAME, Multiple, Size, equal, floating, near, ratio, rounding_of, uniform
 from populus.proof.memo import Algebra, Memo, Once
 from populus.proof.report import Undecided
@@ -160,13 +160,16 @@ class Nodes:
         return (new.kind, new.form or new.params, parts, new.inner)
 
     def multiple(self, new: Node) -> tuple[int, Map, float]:
-        """Finds the sum that is equal to a new one, or of which the new one is a multiple, or adds it. Returns the multiple too."""
+        """Finds the sum that a new one is equal to, or a multiple or part of, or adds it. Returns the multiple too."""
         key = self._key(new)
         constants = any(i in self.arrays for ids in new.parts for i in ids)
         for by in (None, Multiple()) if new.kind == "add" and not new.params and constants else (None,):
             for number in self.by_key.get(key, []):
                 if (at := self.equal_node(self.nodes[number], new, by)) is not None:
                     return number, at, 1.0 if by is None else by.of
+        for number in self.by_key.get(key, []) if constants else []:
+            if (at := self._within(self.nodes[number], new)) is not None:
+                return number, at, 1.0
         return *self._added(key, new), 1.0
 
     def _added(self, key: Skeleton, new: Node) -> tuple[int, Map]:
@@ -246,6 +249,27 @@ class Nodes:
                 self.agree_parts(i, a, j, self.do(Map.apply_range, self.do(inner_too, back, n), b), by)
                 for i, a, j, b, n in zip(old.parts, old.maps, new.parts, new.maps, inner)
             ):
+                return at
+        return None
+
+    def _within(self, old: Node, new: Node) -> Map | None:
+        """Gives the map of a sum's index to that of one of which it is a part: a shift along one dimension, by a multiple of its size."""
+        ours, theirs = self.do(shape_of_box, new.elements), self.do(shape_of_box, old.elements)
+        if ours is None or theirs is None or new.inner or old.inner:
+            return None
+        mine, its = ([d for d, n in enumerate(shape) if n > 1] for shape in (ours, theirs))
+        differ = [k for k, (d, e) in enumerate(zip(mine, its)) if ours[d] != theirs[e]]
+        if len(mine) != len(its) or len(differ) != 1:
+            return None
+        size, whole = ours[mine[differ[0]]], theirs[its[differ[0]]]
+        i = names("i", len(ours))
+        for begin in range(0, whole - size + 1, size)[:MOST_PARTS] if whole % size == 0 else ():
+            image = ["0"] * len(theirs)
+            for k, (d, e) in enumerate(zip(mine, its)):
+                image[e] = f"{i[d]} + {begin}" if k == differ[0] else i[d]
+            at = read_map(f"{{ [{', '.join(i)}] -> [{', '.join(image)}] : {within(i, ours)} }}")
+            pairs = zip(old.parts, old.maps, new.parts, new.maps)
+            if all(self.agree_parts(p, self.do(Map.apply_range, at, a), q, b) for p, a, q, b in pairs):
                 return at
         return None
 
@@ -329,6 +353,7 @@ def close(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=1e-5) or (math.isnan(a) and math.isnan(b))
 
 
+MOST_PARTS = 64  # of a sum that are tried
 SAMPLES = 61  # bytes of a constant that are compared first
 FLOATS = ("average", "row", "random", "packed_matmul")
 IDEMPOTENT = ("max", "min", "and", "or")

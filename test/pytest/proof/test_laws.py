@@ -116,6 +116,25 @@ def test_a_part_of_joined_products_is_the_product_whose_weights_it_has(begin):
     assert verdict == (PROVED if begin == 0 else REFUTED)
 
 
+@pytest.mark.parametrize("begin", [0, 3, 6])
+def test_a_product_that_has_a_part_of_known_weights_is_that_part(begin):
+    t, w = Terms(), weights(4, 9)
+    whole, part = product(t, w), product(t, np.ascontiguousarray(w[:, begin : begin + 3]))
+    shown = t.seen(whole, read_map(f"{{ [j] -> [j + {begin}] : 0 <= j < 3 }}"))
+    other = t.seen(whole, read_map(f"{{ [j] -> [j + {(begin + 3) % 9}] : 0 <= j < 3 }}"))
+    assert [p.tree.node for p in part] == [p.tree.node for p in whole]
+    assert compare(t, {"y": (shown, (3,))}, {"y": (part, (3,))}).verdict == PROVED
+    assert compare(t, {"y": (other, (3,))}, {"y": (part, (3,))}).verdict == REFUTED
+
+
+def test_a_product_of_which_one_weight_differs_is_no_part():
+    t, w = Terms(), weights(4, 9)
+    wrong = np.ascontiguousarray(w[:, 3:6])
+    wrong[3, 1] *= np.float32(1.001)
+    whole, part = product(t, w), product(t, wrong)
+    assert [p.tree.node for p in part] != [p.tree.node for p in whole]
+
+
 def test_constants_that_are_nearly_one_number_are_it_and_infinities_are_only_themselves():
     t = Terms()
     ones, infinite, mixed, wide = (
