@@ -5,8 +5,9 @@ The pass reads @main and builds it anew: calls are written out, complex numbers 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from xdsl.builder import Builder
 from xdsl.context import Context
@@ -18,6 +19,7 @@ from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects import popart
+from populus.dialects.base.tensor_op import TensorOp
 from populus.dialects.data import ConstantOp
 from populus.dialects.signature import complex_pairs, input_names, main_of, output_names, state_names
 from populus.dialects.stablehlo.attributes import TokenType
@@ -76,7 +78,13 @@ class StablehloToPopartPass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Converts @main and erases the other functions. A module without an op of StableHLO stays as it is."""
         if any(isinstance(inner, HloOp) for inner in op.walk()):
-            Walk(op).main()
+            Walk(op, claimed_targets(ctx)).main()
+
+
+def claimed_targets(ctx: Context) -> dict[str, type[TensorOp]]:
+    """Lists the loaded ops that claim the target of a custom_call: `STABLEHLO: ClassVar = "my_target"`."""
+    named = ((getattr(op, "STABLEHLO", None), op) for op in ctx.loaded_ops)
+    return {target: op for target, op in named if isinstance(target, str) and issubclass(op, TensorOp)}
 
 
 def rule_of(op: Operation) -> Rule:
@@ -94,8 +102,8 @@ def rule_of(op: Operation) -> Rule:
 class Walk:
     """The walk over @main and what it calls. `values`: for each value of the program that it has seen, its replacement."""
 
-    def __init__(self, module: ModuleOp):
-        self.module = module
+    def __init__(self, module: ModuleOp, claimed: Mapping[str, type[TensorOp]] = MappingProxyType({})):
+        self.module, self.claimed = module, claimed
         self.functions = {f.sym_name.data: f for f in module.body.block.ops if isinstance(f, FuncOp)}
         self.values: dict[SSAValue, Value] = {}
         self.calls: list[str] = []

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from xdsl.builder import Builder
-from xdsl.dialects.builtin import i32
+from xdsl.dialects.builtin import DictionaryAttr, i32
 from xdsl.dialects.func import CallOp
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from populus.dialects import popart
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.popart.definition import plain
+from populus.dialects.support.diagnostics import PopulusError, option
 from populus.lowering.stablehlo.to_popart import chlo
 from populus.lowering.stablehlo.to_popart.conversion import Conversion, Rule, Rules, Value, leaves, rebuilt
 
@@ -63,13 +65,24 @@ def composite(c: Conversion) -> list[Value]:
 
 
 def custom_call(c: Conversion) -> Value | list[Value]:
-    """Converts custom_call: an op of chlo under its name, or a mark of where data lies. Raises PopulusError for another target."""
+    """Converts custom_call: a loaded op that claims the target, an op of chlo under its name, or a mark of where data lies.
+
+    Entries of a `backend_config` that is a dictionary are the loaded op's attributes. Raises PopulusError for another target.
+    """
     target = c.get("call_target_name")
+    if (claiming := c.regions.claimed.get(target)) is not None:
+        stated = c.op.stated("backend_config")
+        given = {name: plain(value) for name, value in stated.data.items()} if isinstance(stated, DictionaryAttr) else {}
+        operands = [c.input(i) for i in range(len(c.inputs))]
+        made = claiming(*operands, **cast("dict[str, Any]", given))
+        c.insert(made)
+        return list(made.results)
     if target in chlo.CALLED:
         return chlo.CALLED[target](c)
     if target in PASSED:
         return list(c.inputs)
-    raise PopulusError(f"custom_call @{target} has no conversion; no program here computes it")
+    how = option("--load FILE.py", "load='FILE.py'")
+    raise PopulusError(f"custom_call @{target} has no conversion; an op of {how} that states STABLEHLO = '{target}' would compute it")
 
 
 def passed(c: Conversion) -> list[Value]:

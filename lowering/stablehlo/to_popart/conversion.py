@@ -43,7 +43,9 @@ Rules: TypeAlias = Mapping[str, Rule]
 
 
 class Regions(Protocol):
-    """The walk over a function, as rules see it."""
+    """The walk over a function, as rules see it. `claimed`: the loaded ops by the custom_call's target that they claim."""
+
+    claimed: Mapping[str, type[TensorOp]]
 
     def inline(self, block: Block, values: Sequence[Value], builder: Builder, lifted: bool) -> list[Value]: ...
 

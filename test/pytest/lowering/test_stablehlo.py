@@ -74,6 +74,34 @@ def test_a_custom_call_without_a_conversion_is_refused_by_its_target(tmp_path):
     )
 
 
+CLAIMING = """
+from typing import ClassVar
+
+from populus.custom import *
+
+
+@irdl_op_definition
+class ScaledOp(UnaryOp):
+    \"\"\"`y = factor x`.\"\"\"
+
+    name = "custom.scaled"
+    STABLEHLO: ClassVar = "my.scaled"
+    factor = number(1.0)
+
+    def forward(self, x):
+        return self.factor * x
+"""
+
+
+def test_a_loaded_op_claims_a_custom_call_by_its_target(tmp_path):
+    (tmp_path / "scaled.py").write_text(CLAIMING)
+    call = "stablehlo.custom_call @my.scaled(%a) {backend_config = {factor = 2.5 : f64}, api_version = 4 : i32} : (tensor<2xf32>) -> "
+    text = one_op("CALL").replace("CALL : ", call)
+    (found,) = results(text, [np.array([1, -2], np.float32)], tmp_path, load=[tmp_path / "scaled.py"])
+    np.testing.assert_array_equal(found, np.array([2.5, -5], np.float32))
+    assert "an op of load='FILE.py' that states STABLEHLO = 'my.scaled' would compute it" in refusal(text, tmp_path)
+
+
 def test_bits_of_booleans_do_not_become_bytes(tmp_path):
     text = "func.func @main(%a: tensor<64xi1>) -> tensor<i64> {\n%0 = stablehlo.bitcast_convert %a : (tensor<64xi1>) -> tensor<i64>\n"
     assert "do not lie side by side" in refusal(text + "return %0 : tensor<i64>\n}\n", tmp_path)
