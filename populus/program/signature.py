@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 from zlib import crc32
 
@@ -127,6 +128,8 @@ class Signature:
         """
         import numpy as np
 
+        if (ready := self._ready(inputs)) is not None:
+            return ready
         for name in inputs:
             if name not in self.inputs:
                 raise PopulusError(f"the model has no input '{name}'{did_you_mean(name, self.inputs)}")
@@ -153,6 +156,37 @@ class Signature:
         for entry in self.required:
             name = list(self.inputs)[entry.input]
             entry.check(name, arrays[name])
+        return arrays
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """True if inputs and outputs are arrays as the program has them: none is padded, trimmed, a string, a map or complex."""
+        return not (self.padding or self.texts or self.texts.table or self.pairs.outputs or self.maps or self.bounded)
+
+    @cached_property
+    def _plain(self) -> dict[str, tuple[Any, tuple[int, ...]]] | None:
+        """The type and shape of each input, if an array of these is all that is asked of it; else None."""
+        if self.padding or self.texts.inputs or self.pairs.inputs or self.map_inputs or self.required:
+            return None
+        types = {name: (dtype_of(type.element_type), type.get_shape()) for name, type in self.inputs.items()}
+        return types if all(n >= 0 for _, shape in types.values() for n in shape) else None
+
+    def _ready(self, inputs: Mapping[str, Any]) -> Arrays | None:
+        """Gives the inputs in order if they are arrays as `_plain` has them, and no others; else None."""
+        import numpy as np
+
+        plain = self._plain
+        if plain is None or len(inputs) != len(plain):
+            return None
+        arrays: Arrays = {}
+        for name, (dtype, shape) in plain.items():
+            array = inputs.get(name)
+            if not isinstance(array, np.ndarray):
+                return None
+            given = cast("NDArray[Any]", array)
+            if given.dtype != dtype or given.shape != shape:
+                return None
+            arrays[name] = given
         return arrays
 
     def _check_shape(self, name: str, shape: tuple[int, ...]) -> None:
@@ -239,6 +273,8 @@ def computed(signature: Signature, inputs: Mapping[str, Any], run: Callable[[Arr
     `states`: arrays of the shapes of inputs that the program keeps. Raises PopulusError for inputs that do not match the signature.
     """
     arrays, padding = signature.checked(inputs), signature.padding
+    if signature.is_plain:
+        return run(arrays)
     fit = None if padding is None else padding.fit({**arrays, **(states or {})})
     with signature.handled(arrays) as (strings, given):
         found = run(given if padding is None or fit is None else padding.padded(given, fit.at))

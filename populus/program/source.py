@@ -79,6 +79,8 @@ class Source:
 
     def without_constants(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Removes the inputs that are constants. Raises PopulusError for one of another value."""
+        if not self.values:
+            return dict(inputs)
         import numpy as np
 
         for name in inputs.keys() & self.values.keys():

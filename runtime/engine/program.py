@@ -103,7 +103,7 @@ class BlockNode(Node):
             op = self._ops[len(self._runs) - length_hint(remaining) - 1]
             if op is None:
                 raise
-            _raise_located(op, error)
+            raise_located(op, error)
 
     def observed(self, observe: Observer) -> None:
         for node in self.nodes:
@@ -202,10 +202,11 @@ class located:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, PopulusError):
-            _raise_located(self.op, error)
+            raise_located(self.op, error)
 
 
-def _raise_located(op: Operation, error: Exception) -> None:
+def raise_located(op: Operation, error: Exception) -> None:
+    """Raises an error about a step with its place, unless it has one or is none for users."""
     if isinstance(error, PlacedError) or not isinstance(error, PopulusError):
         raise error
     label = f" in execute '{op.label.data}'" if isinstance(op, ExecuteOp) else ""

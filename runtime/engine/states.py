@@ -87,6 +87,8 @@ class States:
 
         Where one is the memory of another, all are read before any is written.
         """
+        if not self.pairs:
+            return
         kept = {name: output for name, output in self.pairs.items() if name not in self.trading}
         moved = [(_front(self.next[output], self.now[name].shape), self.now[name]) for name, output in kept.items()]
         moved = [(source, target) for source, target in moved if not _same(source, target)]

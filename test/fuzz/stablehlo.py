@@ -135,7 +135,7 @@ def convert(p: Program) -> Value:
 
 
 def bitcast(p: Program) -> Value:
-    x = p.any(number)
+    x = p.any(lambda v: is_integer(v.element) and number(v))  # floats show the sign of a zero, which sums do not define
     size = dtype_of(x.element).itemsize
     to = p.rng.choice(sorted((e for e in {*INTEGERS} if dtype_of(e).itemsize == size), key=str))
     return p.text.op("bitcast_convert", [x], x.shape, to)
@@ -414,10 +414,10 @@ def program(seed: int) -> tuple[str, list[Value]]:
     )
 
 
-def arrays(seed: int, inputs: Sequence[Value]) -> list[Any]:
-    """Draws the inputs of a seed."""
+def arrays(seed: int, text: str, inputs: Sequence[Value]) -> list[Any]:
+    """Draws the inputs of a seed. With a convolution all are finite: whether padding times infinity is NaN is the kernel's choice."""
     rng = np.random.default_rng(seed)
-    strange = rng.random() < 0.2
+    strange = rng.random() < 0.2 and "convolution" not in text
 
     def one(v: Value) -> Any:
         dtype = dtype_of(v.element)
@@ -447,7 +447,7 @@ def in_doubles(text: str) -> str:
 def judge(seed: int) -> Outcome:
     """Judges a seed: `agrees`, `rounded` where only doubles tell, `differs`, or `no oracle`. Raises PopulusError for a refusal."""
     text, inputs = program(seed)
-    given = arrays(seed, inputs)
+    given = arrays(seed, text, inputs)
     try:
         with asking():
             wanted = xla.run(text, given)

@@ -22,7 +22,7 @@ def test_a_seed_gives_the_same_program_and_inputs():
     for seed in range(20):
         (text, inputs), again = program(seed), program(seed)
         assert text == again[0]
-        assert all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(arrays(seed, inputs), arrays(seed, again[1])))
+        assert all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(arrays(seed, text, inputs), arrays(seed, *again)))
 
 
 def test_each_kind_of_op_is_drawn():

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from populus.dialects.poplar.compute import ExecuteOp
-from populus.dialects.support.diagnostics import where
+from populus.dialects.support.diagnostics import PopulusError, where
 from populus.runtime.built.steps import Step
 from populus.runtime.codelets.task import Run
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.image import Blocks, Transfer
 from populus.runtime.engine.native.run.step_table import Table
-from populus.runtime.engine.program import BlockNode, CallNode, IfNode, Node, RepeatNode, StepNode, SwitchNode, WhileNode, located
+from populus.runtime.engine.program import BlockNode, CallNode, IfNode, Node, RepeatNode, StepNode, SwitchNode, WhileNode, raise_located
 
 Array = NDArray[Any]
 
@@ -150,7 +150,9 @@ def _placed(run: Callable[[], object], op: Operation) -> Callable[[], None]:
     """Wraps a call so that its PopulusError names the step."""
 
     def placed() -> None:
-        with located(op):
+        try:  # a context would cost as much as a small stream
             run()
+        except PopulusError as error:
+            raise_located(op, error)
 
     return placed

@@ -128,7 +128,8 @@ class Table:
             if why == Why.STOPPED:
                 if step == self.end:
                     return
-                self.stops[step]()
-                step += 1
+                while (run := self.stops.get(step)) is not None:  # one after the other, as streams stand: none is walked to alone
+                    run()
+                    step += 1
             elif why == Why.REFUSED:
                 self.launches[step].refuse()
