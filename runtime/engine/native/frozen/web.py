@@ -115,8 +115,9 @@ def write_web(
 
 
 def compact(script: str) -> str:
-    """Gives a script without its comments and indentation, which a page need not load."""
+    """Gives a script without what a page need not load: comments, indentation, and blanks around signs in lines without texts."""
     lines = (re.sub(r"(^|\s)// .*", "", line).strip() for line in script.splitlines())
+    lines = (line if set(line) & set("\"'`/") else re.sub(r" ?([=+*<>(){}\[\],;:?|&!]+) ?", r"\1", line) for line in lines)
     return "// Populus, Apache-2.0\n" + "\n".join(line for line in lines if line) + "\n"
 
 
