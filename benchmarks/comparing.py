@@ -7,6 +7,7 @@ pytest that compare. It prints a line `COMPARED FILE::NAME` for each test that p
 whole one. Calls from libraries do not count. `(a == b).all()`, which nothing can watch, is found in the source of the test.
 """
 
+# pyright: basic
 from __future__ import annotations
 
 import functools
@@ -46,7 +47,7 @@ def _watched(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _has_numbers(x: object) -> bool:
+def _has_numbers(x: Any) -> bool:
     """Tells whether an argument has results: an array or tensor with elements, a float, or a list or a dictionary of these."""
     if isinstance(x, float):
         return True
