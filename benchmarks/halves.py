@@ -1,4 +1,4 @@
-"""Models in 16-bit floats beside onnxruntime: a table of docs/performance-native.md.
+"""Models in 16-bit floats beside onnxruntime: a table of docs/performance-small-types.md.
 
     python -m benchmarks.halves                       all rows
     python -m benchmarks.halves squeezenet --rounds 60

