@@ -1,4 +1,4 @@
-"""Programs of JAX by tile programs and by XLA on one thread: prints the table of docs/stablehlo.md.
+"""Programs of JAX by tile programs and by XLA on one thread: the table of docs/stablehlo-measured.md.
 
     XLA_FLAGS=--xla_cpu_multi_thread_eigen=false taskset -c 1 python -m benchmarks.jax_programs [NAME ..] [--rounds 30]
 

@@ -284,6 +284,33 @@ def stablehlo() -> Names:
     return {"populus": populus, "x": np.ones((4, 8), np.float32), "w": np.ones((8, 3), np.float32)}
 
 
+def open_stablehlo() -> None:
+    """Gives a program of StableHLO whose argument has an open dimension."""
+    text = (
+        'func.func @main(%x : tensor<?x4xf32>) -> tensor<?x4xf32> {\n  %y = "stablehlo.negate"(%x) : (tensor<?x4xf32>) -> tensor<?x4xf32>\n'
+    )
+    Path("model.mlir").write_text(f"{text}  func.return %y : tensor<?x4xf32>\n}}\n")
+
+
+def sized_stablehlo() -> None:
+    """Gives one whose first argument is the size of its second."""
+    text = "func.func @main(%n : tensor<i32>, %x : tensor<?x4xf32>) -> tensor<?x4xf32> {\n"
+    moved = '  %y = "stablehlo.negate"(%x) : (tensor<?x4xf32>) -> tensor<?x4xf32>\n  func.return %y : tensor<?x4xf32>\n}\n'
+    Path("model.mlir").write_text(text + moved)
+
+
+def web() -> None:
+    """Gives a model with two caches, whose inputs have open sizes."""
+    nodes, past, present = [helper.make_node("Gather", ["table", "input_ids"], ["h"], name="embed")], [], []
+    for kind in ("key", "value"):
+        nodes.append(helper.make_node("Concat", [f"past_{kind}", "h"], [f"present_{kind}"], name=kind, axis=1))
+        past.append(value(f"past_{kind}", ["batch", "past", 8]))
+        present.append(value(f"present_{kind}", ["batch", "past + cur", 8]))
+    nodes.append(helper.make_node("ReduceSum", ["present_key"], ["logits"], name="sum"))
+    ids = value("input_ids", ["batch", "cur"], TensorProto.INT64)
+    saved("gpt.onnx", nodes, [ids, *past], [value("logits", [1, 1, 1]), *present], {"table": (30, 8)})
+
+
 def fuzz() -> None:
     """Puts the fuzzers on the path."""
     sys.path.insert(0, str(ROOT / "test/fuzz"))

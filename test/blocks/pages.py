@@ -51,6 +51,8 @@ PAGES: dict[str, Page] = {
         not_run={"populus explore bert.onnx": "needs an ONNX file of BERT-base, which is not in the repository"},
         long=("populus explore resnet50 --equal",),
     ),
+    "docs/explore-measured.md": Page(not_run={"python -m": "needs a clone, and ZigZag in an environment of its own"}),
+    "docs/mesh-measured.md": Page(not_run={"python -m benchmarks.decoders": CLONE, "populus profile layer.onnx": CLONE}),
     "docs/host.md": Page(given=givens.host, fails=("populus run model.onnx --no-host",)),
     "docs/machine-of-your-own.md": Page(given=givens.new_target),
     "docs/new-engine.md": Page(given=givens.new_engine),
@@ -117,17 +119,26 @@ PAGES: dict[str, Page] = {
     "docs/stablehlo.md": Page(
         given=givens.stablehlo,
         needs=("jax", "sklearn"),
+        before={
+            "--dim arg0.0=5": givens.open_stablehlo,
+            "--dim arg1.0=5": givens.sized_stablehlo,
+            "populus export model": givens.one_model,
+        },
+        not_run={"pip install": INDEX},
+    ),
+    "docs/stablehlo-measured.md": Page(
         not_run={
-            "pip install": INDEX,
             "git clone": "needs the network",
-            "python benchmarks": "needs a checkout of StableHLO's repository, and a clone of this one",
+            "python ": "needs a checkout of StableHLO's repository, and a clone of this one",
             "XLA_FLAGS=": "takes minutes of an idle machine, and a clone",
+            "cat dialects": CLONE,
         },
     ),
     "docs/proof.md": Page(
         not_run={
             "pip install": INDEX,
             "poplar-merge is refuted": "a refutation of a pass that was made wrong (test_passes.py)",
+            "launches of the native engine are": "a refutation of a kernel that was made wrong (test_launch_check.py)",
             "the pattern Attention is refuted": "a refutation of a pattern that was made wrong (test_rewrites.py)",
         }
     ),
@@ -139,5 +150,11 @@ PAGES: dict[str, Page] = {
     "test/README.md": Page(not_run={"make test": CLONE, "make quick": CLONE, ".venv/bin": CLONE}),
     "test/fuzz/README.md": Page(given=givens.fuzz, not_run={"make fuzz": CLONE}),
     "test/triples/README.md": Page(not_run={"make triples": CLONE}),
-    "docs/web.md": Page(not_run={"import { load }": "JavaScript of a page; test_web.py runs the loader in Node"}),
+    "docs/web.md": Page(
+        given=givens.web,
+        not_run={
+            "import { load }": "JavaScript of a page; test_web.py runs the loader in Node",
+            "program.inputs;": "JavaScript of a page; test_web.py runs the loader in Node",
+        },
+    ),
 }
