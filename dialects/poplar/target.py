@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from os.path import realpath
 
 from xdsl.ir import Data
 from xdsl.irdl import irdl_attr_definition
@@ -68,7 +69,7 @@ def register(target: Target, place: str) -> None:
 
     Raises PopulusError for the name of a machine that is here already, or that another file defines.
     """
-    if target.name in _OWN or _PLACES.get(target.name, place) != place:
+    if target.name in _OWN or realpath(_PLACES.get(target.name, place)) != realpath(place):
         other = "of ours" if target.name in _OWN else f"of {_PLACES[target.name]}"
         raise PopulusError(f"{place}: target '{target.name}' is one {other}; give yours another name")
     if why := impossible(target):

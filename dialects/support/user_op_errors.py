@@ -63,6 +63,23 @@ def blamed(error: BaseException, file: str) -> str:
     return f"its `{frames[0][0]}` raises {said} ({file}:{frames[-1][1]})" if frames else f"it ends with {said}"
 
 
+LOADED = "populus_loaded_"
+"""Begins the names of the modules that `--load` makes of files."""
+
+
+def of_a_file(error: BaseException) -> str | None:
+    """Formats an error that passed through a loaded file: `own.py:14: KeyError: 'w'`, with its innermost line there; None for others."""
+    frames = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__) if _is_loaded(f.f_globals)]
+    if not frames:
+        return None
+    said = " ".join(str(error).split())
+    return f"{frames[-1][0]}:{frames[-1][1]}: {type(error).__name__}{f': {said}' if said else ''}"
+
+
+def _is_loaded(names: dict[str, Any]) -> bool:
+    return str(names.get("__name__")).startswith(LOADED)
+
+
 @contextmanager
 def asked(op: Operation, method: str, title: Callable[[], str]) -> Generator[None, None, None]:
     """Turns an error of a user's method into a PopulusError that begins with `title`, unless it is a diagnostic already."""
@@ -78,7 +95,7 @@ def asked(op: Operation, method: str, title: Callable[[], str]) -> Generator[Non
 
 def values(op: Operation, method: str, found: object, title: Callable[[], str], none: bool = False) -> Sequence[Any]:
     """Checks the result of a method: a sequence of values (`none`: or None for some). Raises PopulusError if it is not."""
-    if (strange := _strange(found, SSAValue, none)) is None:
+    if (strange := misfit(found, SSAValue, none)) is None:
         return cast("Sequence[Any]", found)
     wanted = "a list of values" + (", or None," if none else "")
     raise PopulusError(f"{title()}: its `{method}` gives {strange}; {wanted} is expected{at(op, method)}")
@@ -105,7 +122,7 @@ def arrays(op: Operation, found: object, types: Sequence[tuple[tuple[int, ...], 
 
 def check_types(op: IRDLOperation, found: object) -> None:
     """Raises VerifyException unless a shape rule gives a tensor type for each result of a class."""
-    if (strange := _strange(found, TensorType, none=False)) is not None:
+    if (strange := misfit(found, TensorType, none=False)) is not None:
         raise VerifyException(f"its `infer` gives {strange}; a list of tensor types is expected{at(op, 'infer')}")
     definitions, types = op.get_irdl_definition().results, cast("Sequence[object]", found)
     if not any(isinstance(d, VarResultDef) for _, d in definitions) and len(types) != len(definitions):
@@ -119,7 +136,7 @@ def operand_name(op: Operation, i: int) -> str:
     return f"'{names[i]}'" if len(names) == len(op.operands) else str(i)
 
 
-def _strange(found: object, kind: type, none: bool) -> str | None:
+def misfit(found: object, kind: type, none: bool) -> str | None:
     """Returns the fault of a list that should have items of one kind; None if it has none."""
     if not isinstance(found, Sequence):
         return _said(found)

@@ -36,8 +36,10 @@ from populus.dialects.support.diagnostics import PopulusError, no_file, option
 from populus.dialects.support.errors import checked
 from populus.dialects.support.guard import Guard, once
 from populus.dialects.support.registries import registry
+from populus.dialects.support.user_op_errors import LOADED
 from populus.dialects.table import DIALECTS, SHARED_DIALECTS
 from populus.lowering.driver import sources
+from populus.lowering.popart.rewriting import Pattern
 from populus.lowering.popart.rewriting import register as register_patterns
 
 GROUP = "populus.ops"  # entry-point group: each entry names a module of ops
@@ -230,6 +232,10 @@ def _collect(extension: Extension, value: type) -> None:
             )
         extension.ops.append(value)
     elif issubclass(value, RewritePattern) and not abstract:
+        if Pattern in value.__mro__ and not getattr(value, "ROOTS", ()):
+            raise PopulusError(
+                f"{extension.path}: class {value.__name__}: a pattern states the op classes that it visits, such as ROOTS = (popart.NegOp,)"
+            )
         extension.patterns.append(value)
     elif not named or abstract:
         return
@@ -261,7 +267,7 @@ def _origin(op: type[Operation]) -> str:
 
 
 def _module_name(path: Path) -> str:
-    return f"populus_loaded_{path.resolve().with_suffix('').as_posix().strip('/').replace('/', '_').replace('.', '_')}"
+    return f"{LOADED}{path.resolve().with_suffix('').as_posix().strip('/').replace('/', '_').replace('.', '_')}"
 
 
 def _run(path: Path) -> ModuleType:

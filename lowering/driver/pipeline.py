@@ -27,6 +27,7 @@ from xdsl.utils.hints import type_repr
 from populus.dialects.support.budget import check_growth, check_time, timed
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, nearest, verify, where
 from populus.dialects.support.garbage import no_garbage_collection
+from populus.dialects.support.user_op_errors import of_a_file
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.dumper import Dumper
 from populus.lowering.driver.files import decode, read_bytes
@@ -302,7 +303,7 @@ def _check_phase(name: str) -> None:
 
 @contextmanager
 def _named(name: str) -> Generator[None, None, None]:
-    """Appends the pass's name to a PopulusError that is raised inside."""
+    """Appends the pass's name to a PopulusError that is raised inside. A fault in a loaded file becomes one, with its line."""
     try:
         yield
     except PopulusError as error:
@@ -311,6 +312,8 @@ def _named(name: str) -> Generator[None, None, None]:
     except DiagnosticException as error:
         raise PopulusError(f"{' '.join(str(error).split())} (in {name})") from error
     except Exception as error:
+        if not isinstance(error, MemoryError | OSError) and (said := of_a_file(error)) is not None:
+            raise PopulusError(f"{said} (in {name})") from error
         error.add_note(f"in the pass {name}")
         raise
 

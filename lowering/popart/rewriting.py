@@ -36,6 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.data import ConstantOp, computed_constant, constant, constant_value, is_loaded
 from populus.dialects.support.budget import check_time
 from populus.dialects.support.diagnostics import PopulusError, fused, locate, where
+from populus.dialects.support.user_op_errors import misfit
 from populus.lowering.popart import rewrite_log
 from populus.lowering.popart.rewrite_log import LOGGER
 
@@ -77,6 +78,9 @@ class Pattern(RewritePattern, Generic[Root]):
             assert not rewriter.has_done_action, (type(self).__name__, op)
             return
         rewriter.has_done_action = True
+        if (wrong := misfit(values, SSAValue, none=False)) is not None:
+            name = type(self).__name__
+            raise PopulusError(f"{where(op)}: {op.name}: the pattern {name} gives {wrong}; a list of values, or None, is expected")
         for old, replacing in ((op, values), *r.replaced):
             if not replacing:
                 continue

@@ -42,6 +42,45 @@ def test_a_name_that_cannot_be_is_one_line(populus, tmp_path, name, status, mess
     assert not list(tmp_path.iterdir())
 
 
+PATTERN = """
+from populus.custom import Pattern, made_by, popart
+
+class DoubleNegation(Pattern[popart.NegOp]):
+    ROOTS = (popart.NegOp,)
+
+    def rewrite(self, op, r):
+        inner = made_by(op.x, popart.NegOp, op)
+        return None if inner is None else [inner.x]
+"""
+NEGATIONS = """
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %a = popart.neg %x : tensor<4xf32>
+  %b = popart.neg %a : tensor<4xf32>
+  func.return %b : tensor<4xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("[inner.x]", "[inner.input]", "own.py:9: AttributeError: 'NegOp' object has no attribute 'input' (in popart-fuse)"),
+        ("[inner.x]", "inner.x", "DoubleNegation gives a BlockArgument; a list of values, or None, is expected (in popart-fuse)"),
+        ("[inner.x]", "[inner]", "gives a list with a NegOp; a list of values, or None, is expected (in popart-fuse)"),
+        ("    ROOTS = (popart.NegOp,)", "    pass", "class DoubleNegation: a pattern states the op classes that it visits"),
+    ],
+)
+def test_a_mistake_in_a_pattern_of_ones_own_names_its_line_or_class(populus_opt, tmp_path, right, wrong, message):
+    (tmp_path / "own.py").write_text(PATTERN)
+    (tmp_path / "x.mlir").write_text(NEGATIONS)
+    arguments = (tmp_path / "x.mlir", "--load", tmp_path / "own.py", "-p", "popart-fuse")
+    assert "popart.neg" not in populus_opt(*arguments).out
+    (tmp_path / "own.py").write_text(PATTERN.replace(right, wrong))
+    found = populus_opt(*arguments)
+    assert (found.status, found.out, found.err.count("\n")) == (1, "", 1)
+    assert message in found.err and "internal error" not in found.err
+
+
 def test_a_file_that_is_there_is_not_replaced(populus, tmp_path):
     (tmp_path / "mine.mlir").write_text("mine")
     found = populus("new-pass", "mine", "--folder", tmp_path)

@@ -23,6 +23,18 @@ def test_all_machines_are_listed_with_what_judges_them(populus, tmp_path: Path):
     assert next(line for line in lines if line.startswith("edge")).endswith("nothing")
 
 
+def test_several_files_are_listed_by_paths_relative_to_the_folder(populus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Once the second file made the first one be read by its whole path, which counted as another file of the same machine."""
+    monkeypatch.chdir(tmp_path)
+    assert populus("new-target", "edge", "--kind", "mesh").status == populus("new-target", "pair").status == 0
+    got = populus("targets", "--load", "edge.py", "--load", "pair.py")
+    assert (got.status, got.err) == (0, "")
+    assert [line.split()[0] for line in got.out.splitlines()][-2:] == ["edge", "pair"]
+    Path("other.py").write_text(Path("edge.py").read_text())
+    got = populus("targets", "--load", "edge.py", "--load", "other.py")
+    assert got.status == 1 and "other.py: target 'edge' is one of edge.py; give yours another name" in got.err
+
+
 def test_a_file_with_a_wrong_field_is_one_line_that_names_the_file(populus, tmp_path: Path):
     assert populus("new-target", "Edge", "--kind", "mesh", "--folder", str(tmp_path)).status == 0
     file = tmp_path / "edge.py"
