@@ -117,9 +117,20 @@ def totals(data: Record, before: Record | None, *, every: bool = True) -> Table:
     for name in (*(n for n in FIRST if n in summary), *(n for n in summary if every and n not in FIRST)):
         value = summary[name]
         old = None if before is None else before["summary"].get(name)
-        cells = [_number(value)] if before is None else [_number(old), _number(value), _change(old, value)]
-        table.add_row(FIRST.get(name, name.replace("_", " ")), *cells, unit_of(name))
+        factor, unit = _scale(name, value)
+        written = [_number(v if factor == 1 or v is None else v * factor) for v in (old, value)]
+        cells = written[1:] if before is None else [*written, _change(old, value)]
+        table.add_row(FIRST.get(name, name.replace("_", " ")), *cells, unit)
     return table
+
+
+def _scale(name: str, value: float | bool) -> tuple[float, str]:
+    """Gives the unit in which a total is written, and how many of it the total's own unit has."""
+    if name == "utilisation":
+        return 100, "% of their peak"
+    if name != "seconds":
+        return 1, unit_of(name)
+    return next(((f, unit) for f, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")) if value * f >= 1), (1e9, "ns"))
 
 
 def unit_of(name: str) -> str:

@@ -202,7 +202,14 @@ def test_the_command_writes_both_files_and_compares(populus, net, tmp_path):
 def test_totals_are_words_with_units_and_long_names_keep_their_ends(populus, net):
     few = populus("profile", net, "--target", "gc200", "--tiles", 8).out
     every = populus("profile", net, "--target", "gc200", "--tiles", 8, "--all").out
-    units = {"cycles": "cycles", "time": "s", "waiting at barriers": "cycles", "fullest tile": "bytes", "tiles in use": "tiles"}
+    units = {
+        "cycles": "cycles",
+        "time": "[µm]s",
+        "matrix units": "% of their peak",
+        "waiting at barriers": "cycles",
+        "fullest tile": "bytes",
+        "tiles in use": "tiles",
+    }
     for words, unit in units.items():
         assert re.search(rf"^{words} +[\d.,e-]+ +{unit} *$", few, re.MULTILINE), (words, few)
     assert "_" not in few.split("\nop ")[0], "no keys"
