@@ -1,4 +1,4 @@
-"""Completion of the command `populus` in bash, zsh, tcsh and fish: `populus --print-completion SHELL`."""
+"""Completion of `populus` and `populus-opt` in bash, zsh, tcsh and fish: `populus --print-completion SHELL`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,22 @@ def completion(parser: argparse.ArgumentParser, shell: str) -> str:
     return str(import_module("shtab").complete(parser, shell=shell))
 
 
+class CompletionAction(argparse.Action):
+    """Prints the completion of a shell for the options of a parser, and exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option_string: str | None = None) -> None:
+        print(completion(parser, str(values)), flush=True)
+        parser.exit()
+
+
 def _fish(parser: argparse.ArgumentParser) -> Iterator[str]:
     """Yields the lines for fish: commands, and the options of each with their choices."""
     name = parser.prog
     subparsers: Any = argparse._SubParsersAction  # pyright: ignore[reportPrivateUsage]
-    commands: Any = next(a for a in parser._actions if isinstance(a, subparsers))  # pyright: ignore[reportPrivateUsage]
+    commands: Any = next((a for a in parser._actions if isinstance(a, subparsers)), None)  # pyright: ignore[reportPrivateUsage]
+    if commands is None:
+        yield from (f"complete -c {name} {option}" for option in _options(parser))
+        return
     found: dict[str, str] = {choice.dest: choice.help or "" for choice in commands._choices_actions}
     for command, help in found.items():
         yield f"complete -c {name} -n __fish_use_subcommand -f -a {command} -d {_quoted(help)}"

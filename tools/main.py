@@ -18,7 +18,7 @@ COMMANDS = {  # each is `populus.tools.<name>`, imported on use
     "profile": "write a profile of cycles and memory; compare two; find the smallest machine",
     "explore": "weigh a model on many machines; find those that none beats in cycles, memory, energy or area",
     "reduce": "shrink a model or a text that fails to the smallest that still does",
-    "export": "write a model at the level onnx or popart as an ONNX file",
+    "export": "write a model as an ONNX file, or as StableHLO for XLA and JAX",
     "check-op": "check the whole contract of the ops in a file",
     "new-op": "write a file with an op of your own, and its test",
     "new-pass": "write a file with a pass of your own, and its test",

@@ -30,6 +30,7 @@ from populus.lowering.driver.pipeline import Pipeline, Timing
 from populus.lowering.stablehlo.importer import needs_jaxlib, read_text
 from populus.lowering.stablehlo.jaxlib_reader import generic_text
 from populus.tools.command import ArgumentParser, SourceError, UsageError, dims_of, is_file, of_arguments, reporting
+from populus.tools.completion import CompletionAction
 from populus.tools.formats import TARGETS, WRITERS
 from populus.tools.judges import judging
 from populus.tools.mlir_opt import TOPICS, Expected, check_expected, dump, expected_errors, flat_pipeline, logging_of, source_line
@@ -105,6 +106,7 @@ class PopulusOpt(xDSLOptMain):
         add("-p", "--passes", metavar="PIPELINE", help=f"passes as name{{option=value}},name,...: ours ({passes}) or xDSL's")
         add("--pass-pipeline", metavar="PIPELINE", help="passes as mlir-opt has them: 'builtin.module(cse,popops-fuse)'")
         add("--pipeline", metavar="NAME|FILE", help="a named pipeline (inference, inference-plain) or a file with one")
+        add("--print-completion", action=CompletionAction, metavar="SHELL", help="print completion for bash, zsh, tcsh or fish, and exit")
         add("--list-passes", action=ListPasses, help="print our passes, one per line, and exit")
         add("--start-at", metavar="PHASE|PASS", help=f"skip the passes before a phase ({', '.join(PHASES)}) or a pass")
         add("--stop-after", metavar="PHASE|PASS", help="skip the passes after a phase or a pass")

@@ -43,6 +43,15 @@ def test_completion_has_commands_and_options(shell, populus):
     assert (wrong.status, wrong.err) == (2, "populus: no completion for 'bashh'; did you mean 'bash'?\n")
 
 
+@pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
+def test_completion_has_the_options_of_populus_opt(shell, populus_opt):
+    got = populus_opt("--print-completion", shell)
+    assert got.status == 0
+    assert "mlir-print-ir-after-change" in got.out
+    if (program := shutil.which(shell)) is not None and shell in ("bash", "fish"):
+        subprocess.run([program, "-n"], input=got.out, text=True, check=True)
+
+
 def test_nets_of_the_onnx_package_are_models_by_name(populus, populus_opt):
     for arguments in (["squeezenet"], ["--example", "squeezenet"]):
         got = populus("check", *arguments)
