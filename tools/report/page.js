@@ -117,7 +117,8 @@ const rise = (height, share) => height - BOTTOM - share * (height - BOTTOM - TOP
 
 function summaryView() {
   const s = DATA.summary, t = DATA.target, m = DATA.memory, card = (name, value, ...small) => el("div", { class: "card" }, el("span", {}, name), el("b", {}, value), ...small.map(x => el("small", {}, x)));
-  const fit = s.fits ? `${percent(m.peak / m.limit)} of ${bytes(m.limit)} on tile ${m.tile}, at ${m.label}` : el("span", { class: "bad" }, `does not fit: ${bytes(m.peak - m.limit)} too much`);
+  const kept = t.tile_bytes > m.limit ? ` (${bytes(t.tile_bytes)} without ${bytes(t.tile_bytes - m.limit)} for code and stack)` : "";
+  const fit = s.fits ? `${percent(m.peak / m.limit)} of ${bytes(m.limit)}${kept} on tile ${m.tile}, at ${m.label}` : el("span", { class: "bad" }, `does not fit: ${bytes(m.peak - m.limit)} too much`);
   const shares = PHASES.map(name => [name, s[name + "_cycles"]]);
   return [
     el("div", { class: "cards" },
@@ -146,7 +147,7 @@ const BOUNDS = ["matrix", "vector", "load", "exchange", "outside", "sync", "imba
 function boundsTable(s) {
   const rows = BOUNDS.filter(name => name !== "outside" || s.at_outside_bound_cycles).map(name => { const own = DATA.steps.filter(x => x.bound === name); return { name, steps: own.length, cycles: own.reduce((sum, x) => sum + x.cycles * x.count, 0), alone: name === "imbalance" ? s.cycles - s.imbalance_cycles : s[`at_${name}_bound_cycles`] }; });
   if (s.imbalance_cycles === undefined) return [];
-  return [el("h2", {}, "What bounds the steps"), table([["bound by", r => r.name], ["steps", r => r.steps, null, true], ["their cycles", r => r.cycles, r => count(r.cycles), true], ["the program if that alone mattered", r => r.alone, r => `${count(r.alone)} cycles`, true]], rows),
+  return [el("h2", {}, "What bounds the steps"), table([["bound by", r => r.name], ["steps", r => r.steps, null, true], ["their cycles", r => r.cycles, r => count(r.cycles), true], ["the program if all else took no time", r => r.alone, r => `${count(r.alone)} cycles`, true]], rows),
     el("p", { class: "note" }, "Matrix: products at the matrix units' rate. Vector: other operations at the vector units' rate. Load: what vertices read. Outside: bytes to and from DRAM at the rate of all tiles. Imbalance: what the fullest tile computes beyond the mean; its last column is the program with all tiles alike.")];
 }
 function opsTable(rows) {
