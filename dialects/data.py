@@ -169,8 +169,8 @@ def attribute_array(value: Attribute, type: Attribute) -> NDArray[Any]:
     if isinstance(value, StoredAttr):
         if (content := TABLE.bytes(value.data)) is None:
             raise PopulusError(
-                f"the constant {TABLE.key(value.data)} is not loaded; give the file of weights that was written beside the module"
-                + option(" (--weights)", "")
+                f"the constant {TABLE.key(value.data)} is not loaded; give the file of weights that was written beside the module: "
+                f"FILE.safetensors beside FILE.mlir, or weights.safetensors there{option(', or populus-opt --weights', '')}"
             )
         array = content.view(dtype).reshape(shape)
     else:

@@ -159,12 +159,19 @@ class _Model(argparse.Action):
     """Stores the path that MODEL stands for: a file, or a net by name."""
 
     def __call__(self, parser: object, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
-        namespace.model = values if values is None else model_path(values)
-        if values is not None and namespace.model != values:
-            _TYPED[str(namespace.model)] = str(values)
+        namespace.model = values
+        if values is not None:
+            namespace.model = path = model_path(values)
+            stands_for(path, values)
 
 
 _TYPED: dict[str, str] = {}  # the names that users typed, by the paths that they stand for
+
+
+def stands_for(path: str | os.PathLike[str], name: str) -> None:
+    """Makes messages say what the user typed in the place of a path."""
+    if str(path) != str(name):
+        _TYPED[str(path)] = typed(str(name))
 
 
 def typed(text: str) -> str:

@@ -24,7 +24,7 @@ from populus.exploration.running import Point
 from populus.exploration.search import SEARCHES
 from populus.exploration.sensitivity import sensitivity
 from populus.exploration.space import EQUAL
-from populus.tools.command import UsageError, dims_of, values_of, whole
+from populus.tools.command import UsageError, dims_of, stands_for, typed, values_of, whole
 from populus.tools.output import Terminal, say_written, shown, to_standard_output
 from populus.tools.weightless import without_weights
 from populus.write.nets import model_path
@@ -79,6 +79,8 @@ def execute(args: argparse.Namespace) -> int:
         paths = [model_path(text) for text in args.models]
         if args.no_weights:
             paths = [str(without_weights(Path(path), _below(folder, i))) for i, path in enumerate(paths)]
+        for path, text in zip(paths, args.models):
+            stands_for(path, text)
         models = list(zip(paths, _weights(args.weights, len(paths)), strict=True))
         begun = perf_counter()
         with _progress() as progress:
@@ -198,7 +200,8 @@ def _report(console: Terminal, found: Exploration, seconds: float) -> None:
     faults = Counter(why for point in found.points if (why := found.fault(point)) is not None)
     if faults:
         why, times = faults.most_common(1)[0]
-        console.print(f"{faults.total():,} not taken, {times:,} of them: {why}", markup=False)
+        most = "" if times == faults.total() else f", {times:,} of them"
+        console.print(typed(f"{faults.total():,} not taken{most}: {why}"), markup=False)
 
 
 def _sensitivity_table(number: int, changes: Sequence[Mapping[str, Any]]) -> Table:

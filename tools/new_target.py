@@ -12,6 +12,7 @@ from pathlib import Path
 from populus.dialects.poplar.target import PRESETS, is_ours
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.output_files import replacing_all
+from populus.tools.command import UsageError
 
 TARGET = '''"""{stem}: a machine of your own. `populus run MODEL --load {stem}.py --target {stem}` simulates it."""
 
@@ -114,7 +115,7 @@ def execute(args: argparse.Namespace) -> int:
     taken = stem in PRESETS and is_ours(PRESETS[stem])
     if not re.fullmatch(r"[a-z][a-z0-9_]*", stem) or taken:
         why = "there already" if taken else "not a name for a machine; expected letters and digits, such as mesh64"
-        raise PopulusError(f"'{args.name}' is {why}")
+        raise UsageError(f"'{args.name}' is {why}")
     folder = Path(args.folder)
     if not folder.is_dir():
         raise PopulusError(f"{folder}: no such folder")

@@ -278,7 +278,8 @@ class PopulusOpt(xDSLOptMain):
                 dump(f"After {started[-1]} Failed" if started else "Before the passes Failed", prog, debuginfo=self.args.print_debuginfo)
             if reproducer is not None and 0 < len(started) <= len(names):
                 write_reproducer(kept, Pipeline(self.passes.passes[len(started) - 1 :]), reproducer)
-                line = f"populus-opt: {reproducer} has the module before {started[-1]}, and the passes left for --run-reproducer"
+                again = " ".join(["--run-reproducer", *(f"--load {file}" for file in self.args.load)])
+                line = f"populus-opt: {reproducer} has the module before {started[-1]}, and the passes left for {again}"
                 print(printable(line), file=sys.stderr)
             raise
         if self.args.verify_legal is not None:

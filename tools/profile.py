@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from populus.dialects.poplar.target import KIB, Spec
-from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.output_files import replacing
 from populus.lowering.poplar.allocate import TooLargeError
 from populus.program.program import Program
+from populus.tools.command import UsageError, stands_for
 from populus.tools.output import console as make_console
 from populus.tools.output import say_written, shown, to_standard_output
 from populus.tools.progress import working
@@ -44,24 +44,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
-    if not args.no_weights:
+    if not args.no_weights or Path(args.model).suffix == ".json":
         return profiled(args)
-    if Path(args.model).suffix == ".json":
-        raise PopulusError(f"{args.model}: --no-weights is for models, and this is a profile")
     with TemporaryDirectory() as folder:
-        args.model = str(without_weights(Path(args.model), Path(folder)))
+        zeros = without_weights(Path(args.model), Path(folder))
+        stands_for(zeros, args.model)
+        args.model = str(zeros)
         return profiled(args)
+
+
+READ = {"model", "example", "json", "html", "before", "all"}  # the arguments that a profile has a use for
+
+
+def _of_a_profile(args: argparse.Namespace) -> Record:
+    """Reads the profile that the arguments name. Raises UsageError for arguments that are of models: they would change nothing."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    defaults = vars(parser.parse_known_args([])[0])
+    if given := [name for name, value in defaults.items() if name not in READ and getattr(args, name) != value]:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UsageError(f"{args.model}: a profile is shown as it is; give {options} with the model")
+    return read(args.model)
 
 
 def profiled(args: argparse.Namespace) -> int:
     """Profiles the model of the arguments, and writes what they ask for."""
     console = make_console(args)
     before = None if args.before is None else read(args.before)
+    if Path(args.model).suffix == ".json":
+        show(args, console, _of_a_profile(args), before)
+        return 0
     if args.what_if:
         return _what_if(args, console)
-    if Path(args.model).suffix == ".json":
-        show(args, console, read(args.model), before)
-        return 0
     try:
         program = program_of(args, "poplar")
     except TooLargeError:

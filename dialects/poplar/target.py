@@ -143,10 +143,12 @@ class Spec:
         """
         name, *rest = (part.strip() for part in text.split(","))
         overrides: dict[str, int] = {}
+        if "=" in name:
+            raise PopulusError(f"target '{text}': expected a name, and a comma before each FIELD=N, such as 'gc200, tiles=64'")
         for part in rest:
             field, equals, number = (piece.strip() for piece in part.partition("="))
             if not equals or not number.isdecimal():
-                raise PopulusError(f"target '{text}': '{part}' is not FIELD=N, such as tiles=64")
+                raise PopulusError(f"target '{text}': '{part}' is not FIELD=N, such as tiles=64 or tile_bytes=262144")
             overrides[field] = int(number)
         if tiles is not None:
             if name != HOST.name and tiles > (most := make_target(name, tuple(overrides.items())).tiles):

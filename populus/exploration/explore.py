@@ -65,7 +65,7 @@ class Request:
         """Raises PopulusError for a measure that there is not, and for numbers that make no sense."""
         for name in self.minimise:
             if name not in LESS:
-                raise PopulusError(f"minimise: no measure '{name}'{did_you_mean(name, LESS)}; there are {', '.join(LESS)}")
+                raise PopulusError(f"minimise: no measure '{name}'{did_you_mean(name, LESS)}")
         if not self.minimise or len(set(self.minimise)) != len(self.minimise):
             raise PopulusError(f"minimise: {', '.join(self.minimise) or 'nothing'}; expected one measure or several, each once")
         for name in ("points", "processes"):

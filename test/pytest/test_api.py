@@ -91,6 +91,7 @@ def test_a_target_s_fields_can_be_replaced():
         ({"tiles": 0}, "tiles = 0; expected at least 1"),
         ({"target": "gc200, tile_byte=4096"}, "has no field 'tile_byte' to override; did you mean 'tile_bytes'?"),
         ({"target": "gc200, 4096"}, "target 'gc200, 4096': '4096' is not FIELD=N, such as tiles=64"),
+        ({"target": "gc200 tiles=4"}, "expected a name, and a comma before each FIELD=N, such as 'gc200, tiles=64'"),
         ({"target": "gc200, tile_bytes=-1"}, "'tile_bytes=-1' is not FIELD=N"),
         ({"target": "gc200, tile_bytes=0"}, "target 'gc200': tile_bytes = 0 is out of range"),
         ({"target": "gc200, tiles=0"}, "target 'gc200': tiles = 0 is out of range"),

@@ -88,7 +88,7 @@ def _line(words: Sequence[str], at: str) -> Stated:
     for text in fields:
         name, equals, value = text.partition("=")
         if not equals or name not in FIELDS:
-            raise PopulusError(f"{at}: no field '{printable(text)}'{did_you_mean(name, FIELDS)}; there are {', '.join(FIELDS)}")
+            raise PopulusError(f"{at}: no field '{printable(text)}'{did_you_mean(name, FIELDS)}")
         if name in given:
             raise PopulusError(f"{at}: {name} is there twice")
         given[name] = value

@@ -350,7 +350,7 @@ def test_a_failing_pass_is_kept_with_its_module_and_the_passes_left(populus_opt,
     passes = "popart-fuse,custom-count,popops-narrow{target=gc200}"
     got = populus_opt(write(tmp_path / "x.mlir", text), "--load", load, "-p", passes, "--mlir-pass-pipeline-crash-reproducer", kept)
     assert got.status == 1
-    assert f"{kept} has the module before custom-count, and the passes left for --run-reproducer" in got.err
+    assert f"{kept} has the module before custom-count, and the passes left for --run-reproducer --load {load}\n" in got.err
     assert 'pipeline: "builtin.module(custom-count,popops-narrow{target=gc200})"' in kept.read_text()
     assert "popops.map" not in kept.read_text()
     again = populus_opt(kept, "--load", load, "--run-reproducer")

@@ -39,6 +39,12 @@ TEXT = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   func.return %y : tensor<4xf32>
 }
 """
+LOST = """func.func @main(%x: tensor<99xf32>) -> tensor<99xf32> {
+  %w = data.constant #data.stored<"2617e9bab66a3ed8"> : tensor<99xf32>
+  %y = popart.add %x, %w : (tensor<99xf32>, tensor<99xf32>) -> tensor<99xf32>
+  func.return %y : tensor<99xf32>
+}
+"""
 
 RUN = ("run", "digits.onnx")
 TRAIN = ("train", "digits.onnx", "--data", "name.npz")
@@ -57,6 +63,25 @@ MISTAKES = {
         (*RUN, "--target", "gc200", "--tiles", "5000"),
         2,
         "tiles = 5000, and a gc200 has 1472; --target 'gc200, tiles=5000' is a machine with more",
+    ),
+    "no comma before a field": ((*RUN, "--target", "gc200 tiles=4"), 2, "a comma before each FIELD=N, such as 'gc200, tiles=64'"),
+    "a machine for a profile": (
+        ("profile", "p.json", "--target", "n150"),
+        2,
+        "p.json: a profile is shown as it is; give --target with the model",
+    ),
+    "plans to write of a profile": (
+        ("profile", "p.json", "--plan-to", "p", "--no-weights"),
+        2,
+        "give --plan-to, --no-weights with the model",
+    ),
+    "a misspelt measure": (("explore", "digits", "--minimise", "cycle"), 1, "minimise: no measure 'cycle'; did you mean 'cycles'?\n"),
+    "a misspelt field of a plan": ((*RUN, "--plan", "wrong.plan"), 1, "wrong.plan:1: no field 'outs=2'; did you mean 'out'?\n"),
+    "a name that no machine has": (("new-target", "my chip"), 2, "'my chip' is not a name for a machine"),
+    "a module without its weights": (
+        ("run", "lost.mlir"),
+        1,
+        "is not loaded; give the file of weights that was written beside the module:",
     ),
     "a wrong shape": ((*RUN, "--inputs", "shape.npz"), 1, "has shape [4, 8, 8], expected [1, 1, 8, 8]"),
     "a wrong dtype": ((*RUN, "--inputs", "dtype.npz"), 1, "array.astype('float32') converts it"),
@@ -136,6 +161,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     onnx.save(product, "outside.onnx", save_as_external_data=True, location="outside.bin", size_threshold=0)
     Path("outside.bin").unlink()
     Path("empty.onnx").touch()
+    Path("lost.mlir").write_text(LOST)
+    Path("wrong.plan").write_text("conv1: outs=2\n")
     Path("op.mlir").write_text(TEXT.replace("relu %xs", "rellu %x"))
     for name, content in (("syntax", "class Op(:\n"), ("import", "from populus.custm import *\n"), ("none", "x = 1\n")):
         Path(f"{name}.py").write_text(content)

@@ -56,6 +56,14 @@ def test_a_model_whose_weights_are_missing_has_the_costs_of_one_that_has_them(po
     assert costs[0] == costs[1]
 
 
+def test_messages_name_the_model_and_not_the_copy_without_weights(populus, tmp_path: Path):
+    path = model(tmp_path)
+    got = populus("profile", str(path), "--target", "gc200, tiles=1, tile_bytes=8192", "--no-weights")
+    assert got.status == 1 and got.err.startswith(f"populus: {path}: the model needs ")
+    got = populus("explore", str(path), "--vary", "dim.rows=1", "--no-weights")
+    assert f"{path}: there is no dimension 'rows'" in got.err
+
+
 def test_the_zeros_take_no_space_and_each_weight_is_one_of_its_own(tmp_path: Path):
     folder = tmp_path / "made"
     folder.mkdir()
