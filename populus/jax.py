@@ -89,6 +89,9 @@ class Jitted:
     def _for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Compiled, list[Any]]:
         """Gives the compiled function for arguments, and the arrays in those that are not static."""
         jax = _package()
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))):
+            name = getattr(self, "__name__", "function")
+            raise PopulusError(f"'{name}' is called while JAX traces it; transform first, then compile: pjax.jit(jax.grad({name}))")
         shaped = jax.tree.map(_shaped, (args, kwargs))
         traced = self._traced.trace(*shaped[0], **shaped[1])
         positions, names = self._static
@@ -124,6 +127,17 @@ def _shaped(leaf: Any) -> Any:
     return _package().ShapeDtypeStruct(leaf.shape, leaf.dtype) if isinstance(leaf, Resident) else leaf
 
 
+def _lowered(traced: Any, name: str) -> Any:
+    """Lowers a traced function by JAX. Raises PopulusError if it calls functions of the host."""
+    try:
+        return traced.lower(lowering_platforms=PLATFORM)
+    except ValueError as error:
+        if "callback" not in str(traced.jaxpr) and "debug_print" not in str(traced.jaxpr):
+            raise
+        message = f"'{name}' calls Python while it runs (jax.debug.print, a callback), which tiles cannot do; return the value instead"
+        raise PopulusError(message) from error
+
+
 class _Compiled:
     """One program of a function. `pairs`: the inputs that are states, and the results that replace them."""
 
@@ -131,7 +145,7 @@ class _Compiled:
         self.tree = traced.out_tree
         self.keys = [getattr(leaf, "dtype", None) for leaf in _package().tree.leaves(traced.out_info)]
         content = BytesIO()
-        traced.lower(lowering_platforms=PLATFORM).compiler_ir("stablehlo").operation.write_bytecode(content)
+        _lowered(traced, name).compiler_ir("stablehlo").operation.write_bytecode(content)
         module = read_text(context(), generic_text(content.getvalue(), name), name)
         aliases = _aliases(module)
         self.program = compile(module, **options)

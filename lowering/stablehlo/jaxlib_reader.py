@@ -17,6 +17,8 @@ BYTECODE = b"ML\xefR"
 PLACE = "populus.place"
 KEPT = frozenset(["acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "sinh", "tan"])
 """The ops of chlo that stay, on real numbers: `popart` has them."""
+SHARDINGS = frozenset(["sdy.mesh", "sdy.sharding_constraint"])
+"""Ops that JAX writes around keys of random numbers, on one device too. They say where a tensor is, not what it is."""
 INSTALL = "install jaxlib, which reads it: pip install jax"
 
 
@@ -93,6 +95,7 @@ def prepare(module: Any, context: Any) -> None:
     """Expands a module of jaxlib to what has a conversion, and marks each op with its place. Raises ir.MLIRError."""
     ir = _mlir("ir")
     found = {"chlo": False, "dynamic": False}
+    _remove_shardings(module)
 
     def look(operation: Any) -> Any:
         for attribute in list(operation.attributes):
@@ -114,6 +117,22 @@ def prepare(module: Any, context: Any) -> None:
         _mlir("dialects.stablehlo").register_stablehlo_passes()
         _mlir("passmanager").PassManager.parse(f"builtin.module({','.join(names)})", context).run(module.operation)
     module.operation.walk(lambda operation: _mark(operation, ir, context))
+
+
+def _remove_shardings(module: Any) -> None:
+    """Removes what places tensors on several devices: meshes, and constraints, whose results are their operands."""
+    ir, hidden = _mlir("ir"), list[Any]()
+
+    def look(operation: Any) -> Any:
+        if str(operation.name) in SHARDINGS:
+            hidden.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(look)
+    for operation in hidden:
+        for operand, result in zip(operation.operands, operation.results):
+            result.replace_all_uses_with(operand)
+        operation.erase()
 
 
 def _mark(operation: Any, ir: Any, context: Any) -> Any:

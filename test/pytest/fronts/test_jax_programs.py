@@ -48,3 +48,32 @@ def test_ten_steps_of_adam_give_what_xla_gives(engine):
         np.testing.assert_allclose(value, expected, rtol=2e-5)
     assert all(isinstance(leaf, pjax.Resident) for leaf in jax.tree.leaves(state))
     near(*([np.asarray(leaf) for leaf in jax.tree.leaves(PARAMS(s))] for s in (state, wanted)), 1e-4)
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_random_numbers_of_a_key_that_is_given_are_those_of_jax(typed):
+    def drawn(key):
+        first, second = jax.random.split(key)
+        return jax.random.uniform(first, (8,)), jax.random.normal(second, (3,))
+
+    key = (jax.random.key if typed else jax.random.PRNGKey)(1)
+    near(list(pjax.jit(drawn)(key)), list(jax.jit(drawn)(key)), 1e-6)
+
+
+def test_what_jax_would_compute_itself_is_refused_in_one_line():
+    x = np.ones((4,), np.float32)
+    doubled = pjax.jit(lambda a: 2 * a)
+    for call in (lambda: jax.grad(lambda a: doubled(a).sum())(x), lambda: jax.vmap(doubled)(x), lambda: jax.jit(doubled)(x)):
+        with pytest.raises(populus.PopulusError, match="is called while JAX traces it; transform first"):
+            call()
+
+    def printed(a):
+        jax.debug.print("{}", a)
+        return a
+
+    def called(a):
+        return jax.pure_callback(np.sin, a, a)
+
+    for function in (printed, called):
+        with pytest.raises(populus.PopulusError, match="calls Python while it runs .* return the value instead"):
+            pjax.jit(function)(x)
