@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import ModuleOp
 
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
+from populus.dialects.support.users_line import users_level
+from populus.program.exporters import quiet, refused
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -74,9 +77,26 @@ def _torch(model: object, example_inputs: Sequence[object] | None) -> ModelProto
         return None
     if is_module and example_inputs is None:
         raise PopulusError("`model` is a torch module; state example_inputs=(x, ..), the arguments that it is exported with")
-    try:
-        found: Any = torch.onnx.export(model, tuple(example_inputs or ()), dynamo=True, verbose=False)
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise PopulusError(f"torch cannot export `model`: {type(error).__name__}: {reason[:400]}") from error
-    return cast("ModelProto", found.model_proto)
+    if not isinstance(example_inputs, Sequence):
+        example_inputs = () if example_inputs is None else (example_inputs,)
+    with quiet():
+        try:
+            found: Any = torch.onnx.export(model, tuple(example_inputs), dynamo=True, verbose=False)
+        except Exception as error:
+            raise refused("torch cannot export `model`", error) from error
+    proto = cast("ModelProto", found.model_proto)
+    if is_module and _trains(torch, cast("Any", model), proto):
+        message = (
+            "`model` is in training mode: dropout drops, and batch norms take statistics of the batch; call model.eval() first"
+        )
+        warnings.warn(message, PopulusWarning, stacklevel=users_level())
+    return proto
+
+
+def _trains(torch: Any, model: Any, proto: ModelProto) -> bool:
+    """Tells whether a module computes otherwise than it would after `eval()`."""
+    norms = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.instancenorm._InstanceNorm)
+    return model.training and (
+        any(isinstance(m, norms) and m.training and m.track_running_stats for m in model.modules())
+        or any(n.op_type == "Dropout" for n in proto.graph.node)
+    )

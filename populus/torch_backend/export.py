@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
-import re
-import warnings
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from populus.dialects.support.diagnostics import PopulusError
+from populus.program.exporters import quiet, refused
 from populus.torch_backend.rules import Loss, Rules
 
 if TYPE_CHECKING:
@@ -84,11 +79,11 @@ def exported(model: Any, call: Callable[..., Any], tensors: Sequence[Any]) -> Ex
         try:
             program = torch.export.export(flat, tuple(tensors), strict=False)
         except Exception as error:
-            raise _refused("torch.export cannot trace the module", error) from error
+            raise refused("torch.export cannot trace the module", error) from error
         try:
             made = torch.onnx.export(program, (), dynamo=True, optimize=False, verbose=False)
         except Exception as error:
-            raise _refused("torch.onnx cannot write the module", error) from error
+            raise refused("torch.onnx cannot write the module", error) from error
     assert made is not None
     proto = made.model_proto
     names = [o.name for o in proto.graph.output]
@@ -113,36 +108,9 @@ def exported(model: Any, call: Callable[..., Any], tensors: Sequence[Any]) -> Ex
     )
 
 
-@contextlib.contextmanager
-def quiet() -> Generator[None]:
-    """Discards what torch's exporters print and warn of."""
-    before = logging.getLogger("torch.onnx").level
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.getLogger("torch.onnx").setLevel(before)
-
-
 def _rebuilt(seen: _Seen, values: Sequence[Any]) -> Any:
     rest = iter(values)
     return pytree.tree_unflatten([next(rest) if isinstance(x, torch.Tensor) else x for x in seen.leaves], seen.spec)
-
-
-def _refused(what: str, error: BaseException) -> PopulusError:
-    """Gives the innermost reason of an exporter's error, in one line; an error of ours stays as it is."""
-    chain: list[BaseException] = [error]
-    while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None and inner not in chain:
-        chain.append(inner)
-    for found in chain:
-        if isinstance(found, PopulusError):
-            return found
-    if found := re.search(r"No ONNX function found for <OpOverload\(op='([^']+)'", " ".join(map(str, chain))):
-        return PopulusError(f"torch.onnx cannot write {found[1]}; use other functions in its place")
-    text = next((line for e in reversed(chain) for line in str(e).splitlines() if line.strip()), type(error).__name__)
-    return PopulusError(f"{what}: {text.strip()}")
 
 
 # -- the graph --------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, save
 
 import populus
 from populus import PopulusError
+from populus.dialects.support.errors import PopulusWarning
 from populus.lowering.driver.phases import LEVELS
 from populus.program.options import ACCURACIES, AccuracyName, CompileOptions, EngineName, LevelName
 from populus.runtime.engine.choice import ENGINES
@@ -150,6 +151,36 @@ def test_a_module_of_torch_is_exported():
         np.testing.assert_allclose(found, expected, rtol=1e-5)
     with pytest.raises(PopulusError, match="state example_inputs"):
         populus.compile(module)
+
+
+def test_what_torch_says_while_it_exports_is_kept_from_the_user(capfd, recwarn):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Dropout(0.5)).eval()
+    x = torch.from_numpy(X)
+    (found,) = populus.compile(module, example_inputs=x, tiles=2).run(x).values()
+    np.testing.assert_allclose(found, module(x).detach(), rtol=1e-5, atol=1e-6)
+    for example, message in (
+        (torch.ones(2, 5), r"torch cannot export `model`: a and b must have same reduction dim, but got \[2, 5\] X \[4, 3\]\.$"),
+        ((x, x), "torch cannot export `model`: too many positional arguments$"),
+        ((X,), "torch cannot export `model`: Unsupported input type <class 'numpy.ndarray'>"),
+    ):
+        with pytest.raises(PopulusError, match=message):
+            populus.compile(module, example_inputs=example)
+    assert capfd.readouterr() == ("", "")
+    assert not recwarn.list
+
+
+def test_a_module_of_torch_in_training_mode_is_exported_with_a_warning(recwarn):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    x, linear = torch.from_numpy(X), torch.nn.Linear(4, 3)
+    populus.compile(linear, example_inputs=(x,))
+    assert not recwarn.list, "a product is the same in both modes"
+    for other in (torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(3)):
+        with pytest.warns(PopulusWarning, match=r"in training mode: .* call model.eval\(\) first") as said:
+            populus.compile(torch.nn.Sequential(linear, other), example_inputs=(x,))
+        assert said[0].filename == __file__
 
 
 def test_objects_say_what_they_are():
