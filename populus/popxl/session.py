@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -163,6 +163,9 @@ class Session:
         Raises PopulusError outside of a `with` of the session, and for inputs that are missing, unknown or of another shape.
         """
         self._check_attached()
+        for stream in inputs or {}:
+            if not isinstance(cast("object", stream), HostToDeviceStream):
+                raise WrongType(f"inputs are by the streams that popxl.h2d_stream gave, and {stream!r} is a {type(stream).__qualname__}")
         streams = {stream: self._dealt(stream, data) for stream, data in (inputs or {}).items()}
         here, names = self._replicas.place.here, self.ir.main_graph.names_of_states
         each = [self._fed({s: parts[k] for s, parts in streams.items()}, downcast_inputs) for k in here]
@@ -196,7 +199,8 @@ class Session:
         if count == 1:
             return [data]
         array = np.asarray(data.detach().cpu().numpy() if hasattr(data, "detach") else data)
-        if array.shape[axis : axis + 1] != (count,):
+        sizes = ([n for n in shape if n != 1] for shape in (array.shape[axis + 1 :], stream.shape))
+        if array.shape[axis : axis + 1] != (count,) or next(sizes) != next(sizes):
             expected = [*self._extra(), *stream.shape]
             raise WrongValue(f"input '{stream.name}' has shape {list(array.shape)}; {expected} is expected, for {count} replicas")
         return [array.take(k, axis) for k in range(count)]

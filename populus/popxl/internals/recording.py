@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from populus.popxl.errors import WrongType
 from populus.popxl.graph import Graph
 from populus.popxl.internals.kinds import CLASSES
 from populus.popxl.internals.op import Program
@@ -38,7 +39,10 @@ def recorded(kind: str) -> Callable[[Callable[Params, Result]], Callable[Params,
             if graph.op_within is not None:
                 with graph.op_within.deeper():
                     return function(*args, **kwargs)
-            bound = signature.bind(*args, **kwargs)
+            try:
+                bound = signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise WrongType(f"{function.__name__}(): {error}; it is {function.__name__}({', '.join(signature.parameters)})") from None
             bound.apply_defaults()
             refresh(graph)
             op, found = performed(graph, made, Program(function, bound))

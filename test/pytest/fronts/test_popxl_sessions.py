@@ -199,3 +199,27 @@ def test_replicas_are_a_device_s_machines():
     session.device = _to_device_info("ipu_model", 1)
     with pytest.raises(ValueError, match="compiled for 2 of IpuModel; it cannot be attached to 1 of IpuModel"), session:
         pass
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_what_a_run_is_given_wrongly_is_said_in_one_line(replicas: int):
+    ir = popxl.Ir(replication=replicas)
+    with ir.main_graph:
+        x, y = popxl.h2d_stream((2,), popxl.float32, name="x"), popxl.d2h_stream((2,), popxl.float32)
+        ops.host_store(y, ops.host_load(x))
+    with popxl.Session(ir, "cpu") as session:
+        with pytest.raises(TypeError, match="inputs are by the streams that popxl.h2d_stream gave, and 'x' is a str"):
+            session.run({"x": np.ones(2)})  # pyright: ignore[reportArgumentType]
+        shape = r"\[3\]; \[2, 2\] is expected, for 2 replicas" if replicas == 2 else r"\[3\], expected \[2\]"
+        with pytest.raises(popart.popart_exception, match=rf"input 'x' has shape {shape}"):
+            session.run({x: np.ones(3)})
+        if replicas == 2:  # as many elements as there are replicas, and no dimension of replicas
+            with pytest.raises(ValueError, match=r"input 'x' has shape \[2\]; \[2, 2\] is expected, for 2 replicas"):
+                session.run({x: np.ones(2)})
+
+
+def test_an_argument_that_an_op_does_not_have_is_named_with_those_that_it_has():
+    with popxl.Ir().main_graph:
+        w = popxl.variable(np.ones((1, 1, 1, 1)))
+        with pytest.raises(TypeError, match=r"conv\(\): got an unexpected keyword argument 'pads'; it is conv\(t, weight, stride, padding"):
+            ops.conv(w, w, pads=(1, 1, 1, 1))  # pyright: ignore[reportCallIssue]
