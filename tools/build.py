@@ -46,9 +46,13 @@ def execute(args: argparse.Namespace) -> int:
             single_file=args.single_file, parts=args.parts,
         )  # fmt: skip
     files = [made.library, *([] if made.weights is None else [made.weights])]
-    sizes = ", ".join(f"{path} ({path.stat().st_size / 1e6:.1f} MB)" for path in files)
+    sizes = ", ".join(f"{path} ({_size(path.stat().st_size)})" for path in files)
     Terminal(highlight=False, soft_wrap=True).print(f"{sizes}, in {perf_counter() - start:.2f} s", markup=False)
     return 0
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, cast
 
 import torch
 
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, nearest
 from populus.poptorch.enums import ConnectionType, MeanReductionStrategy, OutputMode, ReductionType
 from populus.poptorch.execution import Strategy
 from populus.poptorch.notes import ignored
@@ -30,7 +30,8 @@ class Group:
         values = self.__dict__.get("_values", {})
         if name in values:
             return values[name]
-        raise AttributeError(f"{type(self).__name__} has no option '{name}'")
+        known = [n for n in {*dir(type(self)), *values} if not n.startswith("_")]
+        raise AttributeError(f"{type(self).__name__} has no option '{name}'{nearest(name, known)}")
 
     def _set(self, **values: Any) -> Self:
         if self._frozen:

@@ -1,4 +1,4 @@
-"""What torch's exporters say, made fit for others: nothing while they work, and one line when they refuse."""
+"""Exporters of torch: nothing that they say while they work, and one line when they refuse."""
 
 from __future__ import annotations
 

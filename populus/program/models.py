@@ -86,9 +86,7 @@ def _torch(model: object, example_inputs: Sequence[object] | None) -> ModelProto
             raise refused("torch cannot export `model`", error) from error
     proto = cast("ModelProto", found.model_proto)
     if is_module and _trains(torch, cast("Any", model), proto):
-        message = (
-            "`model` is in training mode: dropout drops, and batch norms take statistics of the batch; call model.eval() first"
-        )
+        message = "`model` is in training mode: dropout drops, and batch norms take statistics of the batch; call model.eval() first"
         warnings.warn(message, PopulusWarning, stacklevel=users_level())
     return proto
 

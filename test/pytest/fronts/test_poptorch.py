@@ -317,7 +317,7 @@ def test_without_floating_point_exceptions_a_run_goes_on():
         (lambda o: o.Distributed.configureProcessId(1, 2), PopulusError, "2 processes; a model runs in one"),
         (lambda o: o.outputMode(MODES.EveryN), PopulusError, "needs output_return_period"),
         (lambda o: o.Training.accumulationAndReplicationReductionType("mean"), ValueError, "ReductionType.Mean or"),
-        (lambda o: o.devise_iterations, AttributeError, "Options has no option 'devise_iterations'"),
+        (lambda o: o.devise_iterations, AttributeError, "Options has no option 'devise_iterations'; did you mean 'device_iterations'?"),
         (lambda o: o.enableStableNorm(), TypeError, "missing a required argument: 'enabled'"),
     ],
 )
