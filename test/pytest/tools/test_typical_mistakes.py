@@ -46,6 +46,14 @@ LOST = """func.func @main(%x: tensor<99xf32>) -> tensor<99xf32> {
 }
 """
 
+TILES = """poplar.graph @main target <gc200, tiles = 4> {
+  %x = poplar.var "x" on [4 in 4] order [0] : !poplar.tensor<4xf32>
+  poplar.stream_in "x" to %x : !poplar.tensor<4xf32>
+  poplar.stream_out %x to "y" : !poplar.tensor<4xf32>
+}
+"""
+MADE = "tiles.mlir: a tile program for 'gc200, tiles=4', which no option changes; leave out --target and --tiles"
+
 RUN = ("run", "digits.onnx")
 TRAIN = ("train", "digits.onnx", "--data", "name.npz")
 MISTAKES = {
@@ -83,6 +91,9 @@ MISTAKES = {
         1,
         "is not loaded; give the file of weights that was written beside the module:",
     ),
+    "another machine for a tile program": (("profile", "tiles.mlir", "--target", "bow"), 1, MADE),
+    "another number of tiles for a tile program": (("run", "tiles.mlir", "--tiles", "8"), 1, MADE),
+    "another machine's memory for a tile program": (("run", "tiles.mlir", "--target", "gc200, tile_bytes=8192"), 1, MADE),
     "a wrong shape": ((*RUN, "--inputs", "shape.npz"), 1, "has shape [4, 8, 8], expected [1, 1, 8, 8]"),
     "a wrong dtype": ((*RUN, "--inputs", "dtype.npz"), 1, "array.astype('float32') converts it"),
     "a wrong name of an input": ((*RUN, "--inputs", "name.npz"), 1, "no input 'imag'; did you mean 'image'?"),
@@ -162,6 +173,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("outside.bin").unlink()
     Path("empty.onnx").touch()
     Path("lost.mlir").write_text(LOST)
+    Path("tiles.mlir").write_text(TILES)
     Path("wrong.plan").write_text("conv1: outs=2\n")
     Path("op.mlir").write_text(TEXT.replace("relu %xs", "rellu %x"))
     for name, content in (("syntax", "class Op(:\n"), ("import", "from populus.custm import *\n"), ("none", "x = 1\n")):
@@ -240,3 +252,12 @@ def test_training_says_that_weights_are_not_kept_and_that_it_diverges(populus, f
     assert not list(divergence([2.0, 1.0], None))
     diverging = populus(*rows, "--optimizer", "sgd", "--lr", 1e4, "--epochs", 3)
     assert "training diverges" in diverging.err
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "machine", [(), ("--target", "gc200"), ("--tiles", "4"), ("--target", "gc200, tiles=4"), ("--target", "gc200", "--tiles", "4")]
+)
+def test_a_tile_program_runs_on_its_own_machine_however_that_is_named(populus, machine):
+    got = populus("run", "tiles.mlir", *machine)
+    assert (got.status, got.err) == (0, "") and "float32  4" in got.out
