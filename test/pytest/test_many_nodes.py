@@ -4,64 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto
 from xdsl.ir import Attribute, Operation, OpOperands, SSAValue
 from xdsl.rewriter import Rewriter
 
 import populus
+from benchmarks.many_nodes import chain, constants, joined, mixed_chain, parted, pieces, results
 from helpers.effort import effort
-
-Arrays = dict[str, NDArray[np.float32]]
-
-
-def model(nodes: list[NodeProto], inputs: dict[str, int], outputs: dict[str, int], constants: Arrays | None = None) -> ModelProto:
-    """Makes a model of f32 vectors, given by their lengths."""
-    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [n]) for name, n in end.items()] for end in (inputs, outputs)]
-    held = [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()]
-    graph = helper.make_graph(nodes, "many", *ends, held)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-
-
-def numbers(n: int) -> Arrays:
-    return {f"c{i}": np.array([i, 1, 2, 3], np.float32) for i in range(n)}
-
-
-def chain(n: int) -> ModelProto:
-    return model([helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"]) for i in range(n)], {"v0": 4}, {f"v{n}": 4})
-
-
-def mixed_chain(n: int) -> ModelProto:
-    ops = ("Sin", "Tanh", "Abs", "Neg")
-    return model([helper.make_node(ops[i % 4], [f"v{i}"], [f"v{i + 1}"]) for i in range(n)], {"v0": 4}, {f"v{n}": 4})
-
-
-def results(n: int) -> ModelProto:
-    nodes = [helper.make_node("Mul", ["x", f"c{i}"], [f"y{i}"]) for i in range(n)]
-    return model(nodes, {"x": 4}, {f"y{i}": 4 for i in range(n)}, numbers(n))
-
-
-def constants(n: int) -> ModelProto:
-    return model([helper.make_node("Add", [f"v{i}", f"c{i}"], [f"v{i + 1}"]) for i in range(n)], {"v0": 4}, {f"v{n}": 4}, numbers(n))
-
-
-def pieces(n: int) -> ModelProto:
-    return model([helper.make_node("Split", ["x"], [f"y{i}" for i in range(n)], num_outputs=n)], {"x": n}, {f"y{i}": 1 for i in range(n)})
-
-
-def joined(n: int) -> ModelProto:
-    """Makes n vectors, whose steps become one, and joins them."""
-    nodes = [helper.make_node("Mul", ["x", f"c{i}"], [f"p{i}"]) for i in range(n)]
-    return model([*nodes, helper.make_node("Concat", [f"p{i}" for i in range(n)], ["y"], axis=0)], {"x": 4}, {"y": 4 * n}, numbers(n))
-
-
-def parted(n: int) -> ModelProto:
-    """Splits a vector into n, which one node joins."""
-    names = [f"p{i}" for i in range(n)]
-    nodes = [helper.make_node("Split", ["x"], names, num_outputs=n), helper.make_node("Concat", names, ["y"], axis=0)]
-    return model(nodes, {"x": n}, {"y": n})
 
 
 def test_the_reader_of_many_results_gets_its_operands_once(monkeypatch: pytest.MonkeyPatch) -> None:
