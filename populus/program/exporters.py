@@ -13,7 +13,7 @@ from populus.dialects.support.diagnostics import PopulusError
 
 
 @contextlib.contextmanager
-def quiet() -> Generator[None]:
+def quiet() -> Generator[None, None, None]:
     """Discards what torch's exporters print, log and warn of."""
     made = [name for name in logging.root.manager.loggerDict if name.startswith(("torch.", "onnxscript."))]
     levels = [(logger, logger.level) for logger in map(logging.getLogger, ["torch", "torch.onnx", "onnxscript", *made])]

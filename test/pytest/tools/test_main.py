@@ -44,7 +44,7 @@ def test_completion_has_commands_and_options(shell, populus):
 
 
 @pytest.mark.parametrize("shell", ["bash", "fish", "zsh"])
-def test_completion_has_the_options_of_populus_opt(shell, populus_opt):
+def test_completion_has_the_options_of_populus_opt(shell: str, populus_opt):
     got = populus_opt("--print-completion", shell)
     assert got.status == 0
     assert "mlir-print-ir-after-change" in got.out

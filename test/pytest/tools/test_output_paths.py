@@ -37,6 +37,7 @@ FILES = {
     "bench --json": "bench model.onnx --json OUT",
     "explore --json": "explore model.onnx --vary tiles=2 --processes 1 --json OUT",
     "explore --csv": "explore model.onnx --vary tiles=2 --processes 1 --csv OUT",
+    "explore --parquet": "explore model.onnx --vary tiles=2 --processes 1 --parquet OUT",
     "explore --html": "explore model.onnx --vary tiles=2 --processes 1 --html OUT",
     "explore --log": "explore model.onnx --vary tiles=2 --processes 1 --log OUT",
     "export --output": "export model.onnx -o OUT",
