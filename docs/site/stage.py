@@ -40,6 +40,11 @@ def documents() -> list[Path]:
     return sorted(p for p in found if not any(part.startswith(".") for part in p.relative_to(ROOT).parts))
 
 
+def unescaped(text: str) -> str:
+    """Gives a text whose code has plain bars: in a table GitHub wants a backslash before each, which the site would show."""
+    return re.sub(r"`[^`\n]*`", lambda m: m[0].replace("\\|", "|"), text)
+
+
 class Stage:
     """The folder of pages, and the source files that pages link to."""
 
@@ -56,7 +61,7 @@ class Stage:
     def document(self, page: Path) -> None:
         """Writes a document, its links led to pages of the site."""
         parts = CODE.split(page.read_text())
-        rewritten = (part if i % 2 else LINK.sub(lambda m: self.link(page, m[0]), part) for i, part in enumerate(parts))
+        rewritten = (part if i % 2 else LINK.sub(lambda m: self.link(page, m[0]), unescaped(part)) for i, part in enumerate(parts))
         weight = WEIGHTS.get(page.relative_to(ROOT).as_posix(), 1 if page.parent == ROOT / "docs" else 0.5)
         self.write(page.relative_to(ROOT), SEARCH.format(f"boost: {weight}") + "".join(rewritten))
 

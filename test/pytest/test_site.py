@@ -62,3 +62,10 @@ def test_copied_blocks_have_no_prompts_and_no_outputs():
     for page in (ROOT / "docs").glob("*.md"):
         blocks = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
         assert not [text for kind, text in blocks if re.search(r"^\$ ", text, re.MULTILINE) and kind != "console"], page
+
+
+def test_a_bar_in_the_code_of_a_table_is_shown_without_its_backslash(stage, tmp_path):
+    stage.document(ROOT / "docs/populus-opt.md")
+    staged = (tmp_path / "docs/populus-opt.md").read_text()
+    assert "`--pipeline NAME|FILE`" in staged
+    assert "\\|" not in re.sub(r"```.*?```", "", staged, flags=re.DOTALL)
