@@ -51,6 +51,7 @@ def watch() -> None:
     """Installs the finder, so that the content of every later import is recorded. A second call does nothing."""
     finder, path = cast("Any", _Finder), cast("list[object]", sys.meta_path)
     if finder not in path:
+        _roots()  # sysconfig imports a module when it is asked first; from Python 3.13 on it fails when that import asks it again
         path.insert(path.index(PathFinder) if PathFinder in path else len(path), finder)
 
 
@@ -146,6 +147,10 @@ def _imports(content: bytes, package: str) -> tuple[str, ...]:
 @lru_cache(1024)
 def _is_installed(file: Path) -> bool:
     """Tells whether a file belongs to Python or to an installed package, which are identified by their versions."""
+    return any(file.resolve().is_relative_to(root) for root in _roots())
+
+
+@lru_cache(1)
+def _roots() -> frozenset[Path]:
     paths = sysconfig.get_paths()
-    roots = {Path(paths[kind]).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return any(file.resolve().is_relative_to(root) for root in roots)
+    return frozenset(Path(paths[kind]).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib"))

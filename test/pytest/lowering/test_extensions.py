@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import sys
 from importlib.metadata import EntryPoint
@@ -17,7 +18,7 @@ import populus
 from populus.dialects.poplar.codelets import CODELETS
 from populus.dialects.poplar.target import PRESETS, make_target
 from populus.dialects.support.diagnostics import PopulusError
-from populus.lowering.driver import extensions
+from populus.lowering.driver import extensions, sources
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "leaky_relu.py"
 X = np.array([[-1, 0, 1], [2, -3, -0.0]], np.float32)
@@ -545,3 +546,11 @@ def written(folder, name, text):
     path = folder / name
     path.write_text(text)
     return path
+
+
+def test_a_module_is_found_without_asking_where_python_is(monkeypatch: pytest.MonkeyPatch):
+    """From Python 3.13 on, the first question imports a module, which asks the finder."""
+    sources.watch()
+    monkeypatch.setattr(sources.sysconfig, "get_paths", None)
+    assert sources._Finder.find_spec("colorsys", None) is None, "Python's own"
+    assert importlib.util.find_spec("colorsys") is not None
