@@ -13,7 +13,7 @@ from functools import cached_property
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, ModuleOp, StringAttr
-from xdsl.ir import Attribute, AttributeInvT, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import AttributeInvT, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.irdl import IRDLOperation
 from xdsl.parser import UnresolvedOperand
 from xdsl.utils.exceptions import ParseError, VerifyException
@@ -134,7 +134,7 @@ class Index:
             return next((m.extent for m in self.mentions if m.defines and m.value is mention.value), None)
         if (symbol := self.symbol(at)) is None:
             return None
-        named = (s for s in self.ops if s.op.attributes.get("sym_name", _property(s.op, "sym_name")) == StringAttr(symbol))
+        named = (s for s in self.ops if (s.op.attributes | s.op.properties).get("sym_name") == StringAttr(symbol))
         return next((s.name for s in named), None)
 
     def uses(self, at: int) -> list[Extent]:
@@ -204,10 +204,6 @@ class Index:
                 definition = op.get_irdl_definition()
                 return sorted(n for n in {*definition.properties, *definition.attributes} if n.startswith(typed[1]))
         return []
-
-
-def _property(op: Operation, name: str) -> Attribute | None:
-    return op.properties.get(name)
 
 
 def index_of(make_context: Callable[[], Context], text: str, name: str) -> Index:
