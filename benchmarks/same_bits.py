@@ -21,7 +21,7 @@ from populus.lowering.onnx.shape_inputs import deciding_inputs
 NOT_RUN = "not run, by an assertion of the emulator"
 OTHER_NANS = "equal, with NaNs of other bits"  # an invalid operation gives a NaN with its sign set on x86-64, and without on others
 GOOD = ("equal", "refuse the inputs alike", NOT_RUN, OTHER_NANS)
-"""The results that a case may have. Inputs that the native engine refuses, as an index outside of its table, have to be refused there too."""
+"""Results of a case. Inputs that the native engine refuses, as an index outside of its table, have to be refused there too."""
 
 
 @dataclass(frozen=True)
