@@ -17,6 +17,8 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "onnx-to-popart": lazily("populus.lowering.onnx.to_popart:OnnxToPopartPass"),
     "stablehlo-to-popart": lazily("populus.lowering.stablehlo.to_popart:StablehloToPopartPass"),
     "popart-cse": lazily("populus.lowering.popart.cse:PopartCsePass"),
+    "popart-tensor-parallel": lazily("populus.lowering.popart.tensor_parallel:PopartTensorParallelPass"),
+    "popart-stage": lazily("populus.lowering.popart.stage:PopartStagePass"),
     "popart-fuse": lazily("populus.lowering.popart.fuse:PopartFusePass"),
     "popart-synchronise": lazily("populus.lowering.popart.synchronise:PopartSynchronisePass"),
     "popart-seed": lazily("populus.lowering.popart.seed:PopartSeedPass"),

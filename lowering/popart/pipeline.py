@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +17,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects import gcl, popart, poplin
 from populus.dialects.base.control_flow import read_by
-from populus.dialects.data import ConstantOp
 from populus.dialects.expr import Arg, cast
 from populus.dialects.popart import calls
 from populus.dialects.popart.optimizer import wide
@@ -25,6 +24,7 @@ from populus.dialects.poplar.target import Spec
 from populus.dialects.signature import input_names, main_of, output_names, replace_results, return_of, state_names
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, locate, named, where
 from populus.dialects.support.element_types import tensor
+from populus.lowering.popart.free import free_of
 from populus.lowering.popart.loss import LOSS
 from populus.lowering.popart.training_names import SENT, gradient_name, rows_name, scalar_name, updated_name
 
@@ -78,7 +78,7 @@ class Cut:
         self.loss = results[LOSS]
         assert isinstance(self.loss.owner, Operation), self.loss
         ops = [op for op in function.body.block.ops if not isinstance(op, ReturnOp)]
-        self.free = _free(ops)  # constants and what follows from them alone: each stage has its own
+        self.free = free_of(ops)  # constants and what follows from them alone: each stage has its own
         paid = [op for op in ops if op not in self.free]
         last = paid.index(self.loss.owner)
         self.forward, self.backward = paid[: last + 1], paid[last + 1 :]
@@ -111,7 +111,7 @@ class Cut:
         else:
             if self.stages > len(layers):
                 raise PopulusError(f"{self.stages} stages are more than the model's {len(layers)} layers (ops with a matrix of weights)")
-            work = _work(options.target)
+            work = work_of(options.target)
             starts = balanced([work(op) for op in self.forward], layers[1:], self.stages)
         return {op: sum(i >= begin for begin in starts) for i, op in enumerate(self.forward)}
 
@@ -139,15 +139,7 @@ class Cut:
             self.stage[op] = max(everywhere, default=min(least, top))
 
 
-def _free(ops: Iterable[Operation]) -> set[Operation]:
-    found: set[Operation] = set()
-    for op in ops:
-        if isinstance(op, ConstantOp) or (op.operands and not op.regions and all(v.owner in found for v in op.operands)):
-            found.add(op)
-    return found
-
-
-def _work(target: str | None) -> Callable[[Operation], float]:
+def work_of(target: str | None) -> Callable[[Operation], float]:
     """Gives the predicted cycles of an op on one tile: products by the matrix unit, all else by the data path."""
     machine = Spec.of(target or "host").target()
 
@@ -157,6 +149,8 @@ def _work(target: str | None) -> Callable[[Operation], float]:
         match op:
             case popart.MatMulOp() | poplin.MatMulOp():
                 return made * shapes[0][-1] / machine.macs_per_cycle(calls.element(op.operands[0]))
+            case popart.GemmOp():
+                return made * shapes[0][0 if op.trans_a else 1] / machine.macs_per_cycle(calls.element(op.operands[0]))
             case popart.ConvOp():
                 return made * math.prod(shapes[1][1:]) / machine.macs_per_cycle(calls.element(op.operands[0]))
             case _:

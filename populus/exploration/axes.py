@@ -19,13 +19,15 @@ Settings: TypeAlias = dict[str, Value]
 """Settings of a point, by the names of the axes."""
 
 CHOICES: Mapping[str, Sequence[str]] = {"partials": PARTIALS, "optimise": tuple(AIMS), "accuracy": tuple(ACCURACIES)}
+SPREAD = ("tensor", "stages")
+"""How a model lies on chips: the parts of each product, and the stages that a run goes through."""
 UNITS = {"": 1, "K": 1 << 10, "KiB": 1 << 10, "M": 1 << 20, "MiB": 1 << 20, "G": 1 << 30, "GiB": 1 << 30}
 MOST_VALUES = 10_000  # of one axis
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A name and the values that it takes, in the order given. `kind`: machine, size, choice, option or pass."""
+    """A name and the values that it takes, in the order given. `kind`: machine, spread, size, choice, option or pass."""
 
     name: str
     values: tuple[Value, ...]
@@ -35,8 +37,8 @@ class Axis:
 def axis_of(name: str, given: str | Sequence[Value] | Value, spec: Spec, pipeline: Pipeline) -> Axis:
     """Builds an axis.
 
-    `name`: a field of the machine, `dim.NAME` for the size of a dimension, `partials`, `optimise`, `accuracy`, `PASS.OPTION`, or `PASS`
-    with `on` and `off`. `given`: values, or a text of values and ranges: `368,736`, `256K:1M:x2`, `1:9:2`.
+    `name`: a field of the machine, `tensor` or `stages`, `dim.NAME` for the size of a dimension, `partials`, `optimise`, `accuracy`,
+    `PASS.OPTION`, or `PASS` with `on` and `off`. `given`: values, or a text of values and ranges: `368,736`, `256K:1M:x2`, `1:9:2`.
 
     Raises PopulusError for an unknown name, with the nearest, and for values that the name cannot have.
     """
@@ -57,6 +59,8 @@ def _kind(name: str, spec: Spec, pipeline: Pipeline) -> str:
     machine = mesh_fields() if spec.target().mesh is not None else INTEGER_FIELDS
     if name in machine:
         return "machine"
+    if name in SPREAD:
+        return "spread"
     if name.startswith("dim.") and len(name) > 4:
         return "size"
     if name in CHOICES:
@@ -70,7 +74,7 @@ def _kind(name: str, spec: Spec, pipeline: Pipeline) -> str:
         if option not in known:
             raise PopulusError(f"vary {name}: {of} has no option '{option}'{did_you_mean(option, known)}")
         return "option"
-    known = (*machine, *CHOICES, *passes, "dim.NAME")
+    known = (*machine, *SPREAD, *CHOICES, *passes, "dim.NAME")
     begun = [k for k in known if name.startswith(f"{k}_")]  # a field with more words, such as its unit
     near = f"; did you mean '{max(begun, key=len)}'?" if begun else did_you_mean(name, known)
     raise PopulusError(f"vary {name}: {spec.name} has no such field, and there is no such option or pass{near}")

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from populus.dialects.poplar.target import Spec
+from populus.exploration.chips import Chips
 from populus.exploration.explore import Exploration
 from populus.exploration.measure import Model
 from populus.exploration.space import text_of
 from populus.program.compile import compiled
-from populus.program.options import CompileOptions
-from populus.program.program import Program
 from populus.runtime.differences import RTOL, largest_difference
 
 FEW = 8  # tiles of the strict engine's run
@@ -37,34 +36,40 @@ def checked(found: Exploration, most: int) -> list[Check]:
     """Runs the programs of drawn points of the front, twice each, on random inputs.
 
     `native` runs the point's own program, whose fullest tile is held to the measured memory. `strict` runs it on few tiles, with as many
-    bytes in all, and checks each vertex. Both are compared with the values of the level `popart`. Raises PopulusError for a model that
-    does not run.
+    bytes in all, and checks each vertex. Both are compared with the values of the level `popart` of the whole model. Of several chips all
+    programs of one copy run, and meet. Raises PopulusError for a model that does not run.
     """
     drawn = sorted(random.Random(found.request.seed).sample(found.front, min(most, len(found.front))))
     return [check for number in drawn for model in found.bench.models for check in _of_point(found, number, model)]
 
 
 def _of_point(found: Exploration, number: int, model: Model) -> list[Check]:
-    options = replace(found.bench.space.compiling(found.settings(number)), level="poplar")
-    program = compiled(model.model, replace(options, engine="native"))
-    inputs = program.signature.random(found.request.seed)
-    expected = program.run_at("popart", inputs)
-    own, few = Spec.of(options.target), _few(Spec.of(options.target))
-    runs = [("native", own, program.run(inputs)), ("strict", few, _strict(model, options, few).run(inputs))]
+    space, settings = found.bench.space, found.settings(number)
+    tensor, stages = space.spread(settings)
+    dims = space.compiling(settings).dims
+    whole = compiled(model.model, replace(space.options, target=space.spec.name, tiles=None, dims=dims, level="popart"))
+    inputs = whole.signature.random(found.request.seed)
+    expected, types = whole.run_at("popart", inputs), whole.signature.outputs
+
+    def chips(engine: str, spec: Spec) -> Chips:
+        """Compiles a point's programs for an engine and a machine."""
+        options = (space.compiling(settings, chip) for chip in range(tensor * stages))
+        return Chips([compiled(model.model, replace(o, level="poplar", engine=engine, target=text_of(spec))) for o in options], tensor)
+
+    own = space.machine(settings)
+    few = _few(own)
+    native = chips("native", own)
+    runs = [("native", own, native.run(inputs, types)), ("strict", few, chips("strict", few).run(inputs, types))]
     memory = next(p for p in found.points if p["point"] == number)["measures"]["memory"]
+    needed = max(int(program.profile().summary["peak_tile_bytes"]) for program in native.programs)
     checks: list[Check] = []
     for engine, spec, outputs in runs:
         far = max((largest_difference(np.asarray(outputs[n]), np.asarray(expected[n])).relative for n in expected), default=0.0)
         fault = None if far <= RTOL else f"differs by {far:.3g} of the largest element"
-        if engine == "native" and (needed := int(program.profile().summary["peak_tile_bytes"])) > memory:
+        if engine == "native" and needed > memory:
             fault = f"needs {needed:,} bytes of a tile, and {memory:,} were measured"
         checks.append(Check(number, model.name, engine, spec.target().tiles, far, fault))
     return checks
-
-
-def _strict(model: Model, options: CompileOptions, spec: Spec) -> Program:
-    """Compiles the point's program for few tiles. Raises PopulusError."""
-    return compiled(model.model, replace(options, engine="strict", target=text_of(spec)))
 
 
 def _few(spec: Spec) -> Spec:

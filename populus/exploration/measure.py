@@ -15,6 +15,7 @@ from populus.exploration.axes import Settings
 from populus.exploration.energy import counts_of, joules
 from populus.exploration.space import Space
 from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.popart.stage import PopartStagePass
 from populus.lowering.popart.to_popops import PopartToPopopsPass
 from populus.lowering.poplar.plan.contraction import PLANS
 from populus.program.compile import compiled
@@ -26,9 +27,11 @@ from populus.runtime.profile import Profile, profile
 Measures: TypeAlias = dict[str, float]
 LESS: tuple[str, ...] = (
     "cycles", "seconds", "memory", "sram", "energy", "power", "area", "exchange", "outside",
-    "compute_cycles", "exchange_cycles", "sync_cycles",
+    "compute_cycles", "exchange_cycles", "sync_cycles", "collective_cycles", "interval",
 )  # fmt: skip
 """The measures of a point of which less is better."""
+PARTS = ("compute_cycles", "exchange_cycles", "sync_cycles", "collective_cycles")
+"""Parts of the cycles. Those of collectives, in which chips meet, are exchange and barriers too."""
 BOUNDED = ("energy", "power", "area")
 """The measures that rest on estimates of the technology: of each, `_least` and `_greatest` have the estimates at their bounds."""
 MEASURES: tuple[str, ...] = (*LESS, "throughput", "utilisation", *(f"{name}_{end}" for name in BOUNDED for end in ("least", "greatest")))
@@ -69,9 +72,18 @@ class Bench:
     reuse: Reuse = field(default_factory=Reuse)
     upper: dict[tuple[object, ...], tuple[Program, ModuleOp]] = field(default_factory=dict[tuple[object, ...], "tuple[Program, ModuleOp]"])
 
-    def profile(self, model: Model, settings: Settings) -> Profile:
-        """Compiles a model for a point, and profiles it. Raises PopulusError for a machine or a program that cannot be."""
-        options = self.space.compiling(settings)
+    def profiles(self, model: Model, settings: Settings) -> list[Profile]:
+        """Compiles a model for a point, and profiles it: a program for each stage.
+
+        The chips of a stage differ in their weights alone, so that the first stands for all. Raises PopulusError for a machine or a
+        program that cannot be.
+        """
+        tensor, stages = self.space.spread(settings)
+        return [self.profile(model, settings, stage * tensor) for stage in range(stages)]
+
+    def profile(self, model: Model, settings: Settings, chip: int = 0) -> Profile:
+        """Compiles the program of one chip, and profiles it. Raises PopulusError as `profiles`."""
+        options = self.space.compiling(settings, chip)
         options.check()
         pipeline = options.passes(options.extensions())
         program, module = self.above(model, options, pipeline)
@@ -106,34 +118,47 @@ class Bench:
     def measure(self, number: int) -> Measures:
         """Weighs a point. Raises PopulusError for one that cannot be."""
         settings = self.space.settings(number)
-        return self.weigh(settings, [self.profile(model, settings) for model in self.models])
+        return self.weigh(settings, [self.profiles(model, settings) for model in self.models])
 
-    def weigh(self, settings: Settings, profiles: Sequence[Profile]) -> Measures:
-        """Computes the measures of the mix: sums by weight, of memory and area the most."""
+    def weigh(self, settings: Settings, profiles: Sequence[Sequence[Profile]]) -> Measures:
+        """Computes the measures of the mix: sums by weight, of memory the most.
+
+        A run goes through the stages one after the other, and each stage begins the next run when it has ended one. Bytes and joules are
+        those of all chips that take part in a run. Chips beyond them are copies, which run by themselves.
+        """
         target = self.space.machine(settings).target()
+        tensor, stages = self.space.spread(settings)
+        interval = 0.0  # cycles from one run of the mix to the next
         found: dict[str, float] = dict.fromkeys(MEASURES, 0.0)
         technology = self.space.technology
         tables = {"": technology, "_least": technology.bounded(False), "_greatest": technology.bounded(True)}
         for model, own in zip(self.models, profiles, strict=True):
-            counts, summary = counts_of(own), own.summary
-            sums = {"cycles": summary["cycles"], "exchange": counts.exchanged, "outside": counts.outside}
-            sums |= {f"energy{bound}": sum(joules(counts, target, table).values()) for bound, table in tables.items()}
-            sums |= {name: summary[name] for name in ("compute_cycles", "exchange_cycles", "sync_cycles")}
-            sums["utilisation"] = summary["utilisation"] * summary["cycles"]
-            for name, value in sums.items():
-                found[name] += model.weight * value
-            found["memory"] = max(found["memory"], summary["peak_tile_bytes"])
+            interval += model.weight * max(stage.summary["cycles"] for stage in own)
+            for stage in own:
+                counts, summary = counts_of(stage), stage.summary
+                sums = {"cycles": summary["cycles"], "exchange": tensor * counts.exchanged, "outside": tensor * counts.outside}
+                sums |= {f"energy{bound}": tensor * sum(joules(counts, target, table).values()) for bound, table in tables.items()}
+                sums |= {name: summary.get(name, 0) for name in PARTS}
+                sums["utilisation"] = summary["utilisation"] * summary["cycles"]
+                for name, value in sums.items():
+                    found[name] += model.weight * value
+                found["memory"] = max(found["memory"], summary["peak_tile_bytes"])
         found["seconds"] = found["cycles"] / target.clock_hz
         found["utilisation"] /= max(found["cycles"], 1)
-        found["sram"] = target.tiles * target.tile_bytes
+        found["sram"] = target.chips * target.tiles * target.tile_bytes
+        copies = target.chips // (tensor * stages)
+        found["interval"] = interval / (copies * target.clock_hz)
+        found["throughput"] = 1 / found["interval"] if interval else 0.0
         for bound, table in tables.items():
-            found[f"area{bound}"] = table.area(target)
-            found[f"power{bound}"] = found[f"energy{bound}"] / found["seconds"] if found["seconds"] else 0.0
-        found["throughput"] = target.chips / found["seconds"] if found["seconds"] else 0.0
+            found[f"area{bound}"] = target.chips * table.area(target)
+            found[f"power{bound}"] = found[f"energy{bound}"] * found["throughput"]
         return {name: int(v) if float(v).is_integer() else float(v) for name, v in found.items()}
 
 
 def _without_fields(upper: Pipeline) -> Pipeline:
     """Leaves out the machine's fields where a pass reads its name alone. Other passes that state a machine are made anew for each."""
-    named = (replace(p, target=p.target.partition(",")[0]) if isinstance(p, PopartToPopopsPass) and p.target else p for p in upper.passes)
+    named = (
+        replace(p, target=p.target.partition(",")[0]) if isinstance(p, PopartToPopopsPass | PopartStagePass) and p.target else p
+        for p in upper.passes
+    )
     return Pipeline(tuple(named))

@@ -15,7 +15,7 @@ from populus.exploration.measure import Bench
 
 STEP = 0.1
 GRAIN = 8  # bytes of a tile's memory
-LEFT_OUT = {"chips", "link_bytes", "link_cycles"}  # a run of one replica has none of them
+LEFT_OUT = {"chips"}  # copies do not change a run
 
 
 class Change(TypedDict):
@@ -44,7 +44,7 @@ def sensitivity(found: Exploration, number: int) -> list[Change]:
         """Gives the time of the mix on a machine, with the point's other settings."""
         space = replace(bench.space, spec=machine, axes=rest, equal=None)
         moved = Bench(bench.models, space, bench.reuse, bench.upper)
-        return moved.weigh(own, [moved.profile(model, own) for model in bench.models])["seconds"]
+        return moved.weigh(own, [moved.profiles(model, own) for model in bench.models])["seconds"]
 
     before, changes = seconds(spec), list[Change]()
     for field, was, to in _larger(spec.target()):

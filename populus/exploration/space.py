@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
-from populus.exploration.axes import Axis, Settings
+from populus.exploration.axes import SPREAD, Axis, Settings
 from populus.exploration.technology import Technology
 from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.popart.stage import PopartStagePass
+from populus.lowering.popart.tensor_parallel import PopartTensorParallelPass
 from populus.program.options import CompileOptions
 
 if TYPE_CHECKING:
@@ -72,7 +74,12 @@ class Space:
         """Gives the machine of a point. Raises PopulusError for numbers that no machine has."""
         own = {axis.name for axis in self.axes if axis.kind == "machine"}
         fields = {name: int(value) for name, value in settings.items() if name in own}
-        spec = Spec(self.spec.name, tuple({**dict(self.spec.overrides), **fields}.items()))
+        stated = {**dict(self.spec.overrides), **fields}
+        if (together := math.prod(self.spread(settings))) > 1:
+            chips = stated.setdefault("chips", together)
+            if chips % together:
+                raise PopulusError(f"chips = {chips}; a multiple of tensor x stages = {together} is expected")
+        spec = Spec(self.spec.name, tuple(stated.items()))
         if self.equal is None:
             spec.target()
             return spec
@@ -82,6 +89,14 @@ class Space:
             raise PopulusError(f"equal {self.equal} leaves {found} bytes of a tile, of which the machine reserves {reserved}")
         return _with(spec, "tile_bytes", found)
 
+    @staticmethod
+    def spread(settings: Settings) -> tuple[int, int]:
+        """Gives how the model lies on the chips of one copy: the parts of each product, and the stages."""
+        tensor, stages = (int(settings.get(name, 1)) for name in SPREAD)
+        if tensor < 1 or stages < 1:
+            raise PopulusError(f"tensor = {tensor}, stages = {stages}; expected at least 1 of each")
+        return tensor, stages
+
     def _memory(self, made: Target) -> int:
         """Computes the bytes of a tile with which a machine has as many bytes or square millimetres as the first."""
         base = self.spec.target()
@@ -90,8 +105,11 @@ class Space:
         rest = self.technology.area(base) - self.technology.area(replace(made, tile_bytes=0))
         return int(rest / (made.tiles * self.technology.value("area", "sram_byte"))) if rest > 0 else 0
 
-    def compiling(self, settings: Settings) -> CompileOptions:
-        """Gives the options with which `compile` makes the program of a point. Raises PopulusError."""
+    def compiling(self, settings: Settings, chip: int = 0) -> CompileOptions:
+        """Gives the options with which `compile` makes the program of one chip of a point. Raises PopulusError.
+
+        Chips are numbered stage by stage: stage s has those from `s tensor` on.
+        """
         by_kind = {axis.name: axis.kind for axis in self.axes}
         pipeline = self.options.pipeline
         changed = pipeline if isinstance(pipeline, Pipeline) else self.options_pipeline()
@@ -111,12 +129,22 @@ class Space:
                         changed = changed.with_options(of, **{option: value})
                 case _:
                     pass
+        changed = spread_over(changed, *self.spread(settings), chip)
         return replace(self.options, target=text_of(self.machine(settings)), tiles=None, dims=dims, pipeline=changed, **choices)
 
     def options_pipeline(self) -> Pipeline:
         """Reads the pipeline to begin with. Raises PopulusError."""
         given = self.options.pipeline
         return given if isinstance(given, Pipeline) else Pipeline.read(given)
+
+
+def spread_over(pipeline: Pipeline, tensor: int, stages: int, chip: int) -> Pipeline:
+    """Gives the pipeline of one chip of several: the passes that cut a model come before those that join its ops."""
+    passes = [PopartTensorParallelPass(tensor, chip % tensor)] if tensor > 1 else []
+    passes += [PopartStagePass(stages, chip // tensor, tensor)] if stages > 1 else []
+    if not passes:
+        return pipeline
+    return pipeline.insert_before("popart-fuse" if any(p.name == "popart-fuse" for p in pipeline.passes) else "popart-to-popops", *passes)
 
 
 def _with(spec: Spec, field: str, value: int) -> Spec:

@@ -49,6 +49,9 @@ PAGES: dict[str, Page] = {
     ),
     "docs/explore.md": Page(
         not_run={"populus explore bert.onnx": "needs an ONNX file of BERT-base, which is not in the repository"},
+    ),
+    "docs/explore-questions.md": Page(
+        not_run={"populus explore bert.onnx": "needs an ONNX file of BERT-base, which is not in the repository"},
         long=("populus explore resnet50 --equal",),
     ),
     "docs/explore-measured.md": Page(not_run={"python -m": "needs a clone, and ZigZag in an environment of its own"}),

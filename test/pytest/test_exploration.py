@@ -34,6 +34,7 @@ from populus.exploration.front import dominates, front_of, hypervolume
 from populus.exploration.log import Log
 from populus.exploration.search import propose
 from populus.exploration.sensitivity import sensitivity
+from populus.exploration.space import spread_over
 from populus.exploration.technology import FILE, technology
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.poplar.plan import contraction
@@ -137,6 +138,39 @@ def test_conditions_leave_points_out_of_the_front(explored):
     assert sum(limited.fault(p) is None for p in limited.points) == sum(c <= cycles[3] for c in cycles)
     assert asked.fault({"outside": 0, "seconds": 1e9, "power": 1}).startswith("latency of 1e+09 s, above")
     assert (Request(fit=True).fault({"outside": 5, "seconds": 0, "power": 0}) or "").startswith("5 bytes go to and from memory outside")
+
+
+# ---- several chips
+
+
+def test_a_model_on_several_chips_has_a_program_for_each_stage():
+    """Latency goes through the stages, the slowest decides the interval; bytes and areas are those of all chips."""
+    vary = {"chips": "4", "tensor": "1,2", "stages": "1,2"}
+    found = populus.explore(two_products(), machine="gc200, tiles=16", vary=vary, minimise=("seconds", "interval"), processes=1)
+    for point in found.points:
+        settings, measures = found.settings(point["point"]), point["measures"]
+        tensor, stages = found.bench.space.spread(settings)
+        fresh = []
+        for stage in range(stages):
+            passes = spread_over(PASSES, tensor, stages, tensor * stage)
+            fresh.append(populus.compile(two_products(), target="gc200, tiles=16, chips=4", pipeline=passes).profile().summary)
+        clock = GC200.target().clock_hz
+        assert measures["cycles"] == sum(f["cycles"] for f in fresh) and measures["seconds"] == measures["cycles"] / clock
+        assert measures["interval"] == pytest.approx(max(f["cycles"] for f in fresh) / clock / (4 // (tensor * stages)))
+        assert measures["memory"] == max(f["peak_tile_bytes"] for f in fresh)
+        assert measures["exchange"] == tensor * sum(f["exchange_bytes"] for f in fresh)
+        assert measures["area"] == 4 * technology().area(replace(GC200.target(), tiles=16))
+        assert (measures["collective_cycles"] > 0) == (tensor * stages > 1)
+    assert not [c for c in checked(found, 4) if c.fault]
+
+
+def test_chips_that_cannot_be_say_why():
+    vary = {"chips": "1,6", "tensor": "1,2,5", "stages": "1,3"}
+    found = populus.explore(two_products(), machine="gc200, tiles=16", vary=vary, processes=1)
+    why = {tuple(found.settings(p["point"]).values()): p["why"] for p in found.points if "why" in p}
+    assert why[1, 2, 1] == "chips = 1; a multiple of tensor x stages = 2 is expected"
+    assert why[6, 1, 3] == "3 stages are more than the model's 2 products and convolutions by weights (in popart-stage)"
+    assert set(why) == {(1, 2, 1), (1, 5, 1), (1, 1, 3), (1, 2, 3), (1, 5, 3), (6, 5, 1), (6, 1, 3), (6, 2, 3), (6, 5, 3)}
 
 
 # ---- axes

@@ -144,13 +144,14 @@ function choose(number) { chosen = number; drawPlot(); fillTable(); drawPanel();
 const delta = (a, b) => !b ? "" : `${a >= b ? "+" : ""}${(100 * (a - b) / b).toFixed(1)} %`;
 function drawPanel() {
   const p = NUMBERS.get(chosen), q = other === null ? null : NUMBERS.get(other), detail = DATA.details[chosen], before = q && DATA.details[other];
+  const spread = DATA.axes.filter(a => a.kind === "spread"), others = DATA.axes.filter(a => a.kind !== "machine" && a.kind !== "spread");
   const models = DATA.models.map(m => m.name), target = `"${p.target}"`;
   const versus = el("select", { onchange: () => { other = versus.value === "" ? null : +versus.value; drawPanel(); } }, el("option", { value: "" }, "no other point"),
     ...(FRONT.length ? FRONT : POINTS).filter(f => f.point !== chosen).map(f => el("option", { value: f.point, selected: f.point === other }, `${f.point}: ${settings(f)}`)));
   const nodes = [el("h2", {}, `Point ${p.point}${p.front ? ", on the front" : ""}`), el("p", {}, settings(p), p.why ? el("span", { class: "bad" }, `: ${p.why}`) : null),
     el("div", { class: "row" }, el("label", {}, "compare with", versus)),
     table("measures", q ? ["measure", `point ${p.point}`, `point ${q.point}`, "change"] : ["measure", `point ${p.point}`], DATA.measured.map(n => q ? [n, shown(n, p.measures[n]), shown(n, q.measures[n]), delta(p.measures[n], q.measures[n])] : [n, shown(n, p.measures[n])])),
-    el("h3", {}, "The same program again"), el("pre", { tabindex: "0" }, models.map(m => `populus profile ${m} --target ${target} --html page.html`).join("\n") + (DATA.axes.some(a => a.kind !== "machine") ? `\n# with ${DATA.axes.filter(a => a.kind !== "machine").map(a => `${a.name} = ${p.settings[a.name]}`).join(", ")}` : ""))];
+    el("h3", {}, "The same program again"), el("pre", { tabindex: "0" }, (spread.length ? `populus explore ${models.join(" ")} --machine ${target} ${spread.map(a => `--vary ${a.name}=${p.settings[a.name]}`).join(" ")} --html page.html` : models.map(m => `populus profile ${m} --target ${target} --html page.html`).join("\n")) + (others.length ? `\n# with ${others.map(a => `${a.name} = ${p.settings[a.name]}`).join(", ")}` : ""))];
   if (detail) {
     const ops = detail.ops, most = ops[0]?.cycles ?? 1, old = new Map((before?.ops ?? []).map(o => [o.name, o]));
     const total = PARTS.map(n => [n, ops.reduce((s, o) => s + o[n], 0)]), whole = Object.fromEntries(total);

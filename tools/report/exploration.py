@@ -46,9 +46,10 @@ def details(found: Exploration) -> dict[str, Any]:
         settings = found.settings(number)
         ops: list[dict[str, Any]] = []
         for model in found.bench.models:
-            profile = found.bench.profile(model, settings)
             prefix = "" if len(found.bench.models) == 1 else f"{model.name}: "
-            ops += [{**op, "name": prefix + op["name"]} for op in ops_of(profile)]
+            for stage, profile in enumerate(profiles := found.bench.profiles(model, settings)):
+                at = prefix if len(profiles) == 1 else f"{prefix}stage {stage}: "
+                ops += [{**op, "name": at + op["name"]} for op in ops_of(profile)]
         made[str(number)] = {"ops": sorted(ops, key=lambda op: (-op["cycles"], op["name"]))[:OPS], **roofs(found, settings)}
     return made
 

@@ -5,6 +5,7 @@
 | ISA | tenstorrent/tt-isa-documentation@39304719 `WormholeB0/` |
 | TT | tenstorrent/tt-metal of 2026-05-23 |
 | GEMM | tenstorrent/tt-metal@06bd3735 `tech_reports/GEMM_FLOPS/GEMM_FLOPS.md` |
+| ETH | tenstorrent/tt-metal@09553f7e `tech_reports/EthernetMultichip/BasicEthernetGuide.md` |
 | LL | tenstorrent/tt-low-level-documentation@e2237789 `data_movement_doc/`: cycles by the profiler, means over 256 transactions |
 | fitted | to the 20 replayed rows of GEMM with hand-tuned plans that are marked `fit` |
 """
@@ -36,6 +37,8 @@ N150 = machine(
     dram_stream_bytes=190.0,  # an interleaved product that DRAM bounds. TT tech_reports/LLMs/llms.md
     dram_cycles=475,  # a read of 2 KiB. LL
     memory="gddr6",  # ISA DRAMTile
+    link_bytes=25,  # two links of 12.5 GB/s each way to a neighbour. ETH, N300 and T3000
+    link_cycles=650,  # 650 ns a hop in a ring. ETH
     block=(32, 32),
     matrix_macs=2048,  # 8 x 16 times 16 x 16 a cycle. ISA MatrixUnit.md
     formats=("bf16", "bfp8", "bfp4", "f32", "i8", "i32"),

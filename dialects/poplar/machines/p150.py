@@ -4,6 +4,7 @@ Fitted to the 40 replayed rows of GEMM with hand-tuned plans that are marked `fi
 
 | key | source |
 |---|---|
+| CARD | docs.tenstorrent.com `aibs/blackhole/multi-card-topologies.html`: four ports, one to a neighbour of the mesh of eight |
 | ISB | tenstorrent/tt-isa-documentation `BlackholeA0/`: README.md at 3b04c2c6, NoC/README.md at 585749d1 |
 """
 
@@ -31,6 +32,8 @@ P150 = machine(
     dram_write_bytes=204.0,  # LL, DRAM Interleaved All to All, network 1
     dram_stream_bytes=310.0,  # as for all cores: no other figure was found
     dram_cycles=548,  # a read of 2 KiB. LL
+    link_bytes=74,  # a port of 800 Gb/s to a neighbour: ISB EthernetTile, CARD
+    link_cycles=878,  # Wormhole's 650 ns a hop, assumed
     memory="gddr6",  # BHD: tt-metal `Saturating_DRAM_bandwidth_Blackhole.md`
     block=(32, 32),
     matrix_macs=2048,  # ISA MatrixUnit.md, which holds for both
