@@ -75,7 +75,8 @@ def build(
     The library needs neither Python nor this package. Equal models, options and versions of the tools give equal bytes.
 
     - `cpu`: `native`, this CPU; `x86-64-v2`, `-v3` or `-v4`; `aarch64`, by a cross compiler; `wasm32`, for browsers and Node, without one:
-      it writes `<name>.wasm`, `<name>.bin`, `populus.mjs`, its types and `index.html`.
+      it writes `<name>.wasm`, `<name>.bin`, `populus.mjs`, its types and `index.html`. If the program was compiled for `threads`, then also
+      `worker.mjs`: where memory can be shared, as many threads run it, and one elsewhere.
     - `relaxed`: for `wasm32`, also `<name>.relaxed.wasm`, whose results have the bits of the native engine.
     - `single_file`: for `wasm32`, one page `<name>.html` that holds all and opens from a file, instead.
     - `parts`: writes what the C compiler would link instead of the library: an object of each kernel, the runtime in C and a Makefile.
@@ -96,6 +97,9 @@ def build(
     architecture = described(cpu).architecture
     web = architecture == WASM
     _check(name, cpu, web, embed, relaxed, single_file, parts)
+    threads = program.options.threads or 1
+    if single_file and threads > 1:
+        raise PopulusError(f"single_file opens from a file, where a browser shares no memory; leave it, or threads = {threads}")
     command = None if web or parts else compiler_of(architecture, compiler)
     frozen = frozen_program(program, cpu, states)
     target = Path(folder)
@@ -104,7 +108,7 @@ def build(
         with tempfile.TemporaryDirectory(dir=target, prefix=".partial-") as made, no_garbage_collection():
             place = Path(made)
             if web:
-                write_web(frozen, place, name, relaxed, single_file, states, _open_sizes(program.signature))
+                write_web(frozen, place, name, relaxed, single_file, states, _open_sizes(program.signature), threads)
             else:
                 write_library(frozen, place, name, command, embed)
             files = sorted(place.iterdir())
@@ -148,8 +152,11 @@ def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Fro
     if (padding := program.signature.padding) is not None:
         inputs |= {PREFIX + dimension: ((), np.dtype(np.int32)) for dimension in padding.bounds}
     check_states(states, {n: str(t) for n, t in inputs.items()}, {n: str(t) for n, t in outputs.items()})
-    threads = 1 if cpu == WASM else program.options.threads  # a page has one, and each takes memory of its own
-    return freeze(graph_of(program.module("poplar")), described(cpu), inputs, outputs, states, threads)
+    plan, threads = described(cpu), program.options.threads
+    if cpu == WASM:
+        threads = threads or 1  # each takes memory of its own
+        plan = plan.threaded() if threads > 1 else plan
+    return freeze(graph_of(program.module("poplar")), plan, inputs, outputs, states, threads)
 
 
 def kept(program: Program, place: Place, begun: int) -> ReadyProgram | None:

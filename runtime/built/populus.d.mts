@@ -27,6 +27,10 @@ export interface Program {
   readonly bits: "native" | "unfused";
   /** True if the relaxed module runs. */
   readonly relaxed: boolean;
+  /** Those that compute: more than one if the build has them (`--threads N`), where memory can be shared. */
+  readonly threads: number;
+  /** Ends the workers; further runs have one thread. */
+  close(): void;
   /** Computes the outputs by name. Throws an Error of one sentence for an input of another name, shape or type. */
   run(inputs: Record<string, Argument>): Record<string, Result>;
   /** Returns a copy of a state, which stays from run to run. */
@@ -41,6 +45,8 @@ export interface Options {
   relaxed?: boolean;
   /** Refuses a program whose bits are others. */
   bits?: "native" | "unfused";
+  /** At most so many, by default as many as there are processors and the program was built for. */
+  threads?: number;
   /** Is called with the bytes of weights that came, and with all. */
   progress?: (bytes: number, all: number) => void;
 }

@@ -2,7 +2,7 @@
 
 const NAME = "@NAME@", RELAXED = "@RELAXED@"; // RELAXED: empty without a relaxed module
 const HEAD = ["magic", "version", "id0", "id1", "machine", "features", "size", "sum0", "sum1", "steps", "words", "relocs", "memory",
-  "inputs", "outputs", "states", "atWords", "atRelocs", "atTensors", "atTexts", "texts", "atData"];
+  "inputs", "outputs", "states", "atWords", "atRelocs", "atTensors", "atTexts", "texts", "atData", "shared"];
 const HEADER = 256, PAGE = 65536, IN = 16, OUT = 17, SUMS = 7, RECORD = 56, VERSION = 2n;
 const MAGIC = 0x0073756c75706f70n, MACHINE = 0x6d736177n;
 const FORMS = [["float32", Float32Array], ["uint8", Uint8Array], ["int8", Int8Array], ["uint16", Uint16Array], ["int16", Int16Array],
@@ -14,6 +14,7 @@ const FLOAT32 = 1;
 // A module with one function of v128.const, and one with f32x4.relaxed_madd.
 const SIMD = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 22, 1, 20, 0, 253, 12, ...Array(16).fill(0), 11];
 const MADD = [0, 97, 115, 109, 1, 0, 0, 0, 1, 7, 1, 96, 2, 123, 123, 1, 123, 3, 2, 1, 0, 10, 13, 1, 11, 0, 32, 0, 32, 1, 32, 0, 253, 133, 2, 11];
+const SHARED = [3, 101, 110, 118, 6, 109, 101, 109, 111, 114, 121, 2, 3]; // of a module: that it imports env.memory, which is shared
 const accepted = (code) => WebAssembly.validate(new Uint8Array(code));
 const up = (n, to) => Math.ceil(n / to) * to;
 const product = (shape) => shape.reduce((a, b) => a * b, 1);
@@ -72,6 +73,11 @@ function folded(columns) { // as in form.py
   return found;
 }
 
+function shared(bytes) { // the place where a module says that its memory is shared; 0: it is not
+  for (let at = 0; at < bytes.length - SHARED.length; at++) if (SHARED.every((byte, i) => bytes[at + i] === byte)) return at + SHARED.length - 1;
+  return 0;
+}
+
 function arraysOf(type) {
   const own = FORMS[type - 1][1];
   if (own === Uint16Array && FORMS[type - 1][0] === "float16" && globalThis.Float16Array) return [own, globalThis.Float16Array];
@@ -90,11 +96,14 @@ function* fronts(shape, full) { // runs of elements: where each begins in an arr
 }
 
 class Program {
-  #memory; #exports; #at; #h = {}; #words; #tensors = {}; #sizes;
+  #memory; #exports; #at; #h = {}; #words; #tensors = {}; #sizes; #team; #job = 0; // address of the job that threads share; 0: one thread
 
-  static async _loaded(module, weights, { relaxed, progress }) {
-    const p = new Program(), bytes = await module, identity = checked(bytes);
-    p.#memory = new WebAssembly.Memory({ initial: 32 });
+  static async _loaded(module, weights, { relaxed, progress, threads }) {
+    const given = await module, identity = checked(given), at = shared(given), p = new Program();
+    if (at && typeof Team === "undefined") throw new Error("the program has threads; load it by the populus.mjs of its own build");
+    const team = at ? await Team.of(given, at, threads) : undefined, bytes = team?.bytes ?? given;
+    if (!at && threads !== undefined && threads !== 1) throw new Error(`threads is ${threads}; the program was built for 1`);
+    p.#memory = new WebAssembly.Memory(team?.memory ?? { initial: 32 });
     const env = { memory: p.#memory, fmod: (a, b) => a % b, fmodf: (a, b) => a % b };
     const { instance, module: compiled } = await WebAssembly.instantiate(bytes, { env });
     p.#exports = instance.exports;
@@ -106,6 +115,8 @@ class Program {
     p.relaxed = relaxed;
     await p.#store(weights, identity, progress);
     p.#bind();
+    p.threads = 1;
+    if (team?.size > 1) p.#share(team, compiled);
     return p;
   }
 
@@ -176,6 +187,20 @@ class Program {
     }
   }
 
+  #share(team, module) {
+    const h = this.#h, state = up(h.arena + h.memory, 128);
+    this.#reserve(team.end(state));
+    if (team.started(module, this.#memory, state, h)) {
+      team.cut(new BigInt64Array(this.#memory.buffer, this.#words, 8 * h.steps));
+      [this.#job, this.#team, this.threads] = [state, team, team.size];
+    }
+  }
+
+  close() { // ends the workers; further runs have one thread
+    this.#team?.close();
+    [this.#job, this.#team, this.threads] = [0, undefined, 1];
+  }
+
   #given(role) { // what the caller knows of: all but the sizes of dimensions
     return this.#tensors[role].filter((t) => role !== "inputs" || !this.#sizes?.dimension(t.name));
   }
@@ -190,7 +215,7 @@ class Program {
 
   #text(offset) {
     const bytes = new Uint8Array(this.#memory.buffer), begin = this.#at + offset;
-    return new TextDecoder().decode(bytes.subarray(begin, bytes.indexOf(0, begin)));
+    return new TextDecoder().decode(bytes.slice(begin, bytes.indexOf(0, begin)));
   }
 
   #fitting(what, tensor, given) { // the elements of an argument that fits a tensor, and their shape
@@ -262,7 +287,7 @@ class Program {
 
   #walked(step) {
     try {
-      return Number(this.#exports.walk(this.#words, 0, BigInt(step), 1n << 62n));
+      return Number(this.#exports.walk(this.#words, this.#job, BigInt(step), 1n << 62n));
     } catch (error) {
       throw new Error(`the program failed at or after step ${step}: ${error.message}`);
     }
@@ -318,7 +343,7 @@ export async function load(source = new URL(`./${NAME}.wasm`, import.meta.url), 
     if (!done) yield value;
     yield* weights;
   })();
-  const program = await Program._loaded(module, rest, { relaxed, progress: options.progress });
+  const program = await Program._loaded(module, rest, { ...options, relaxed });
   if (options.bits && program.bits !== options.bits) throw new Error(`the program has ${program.bits} bits here, and ${options.bits} ones are asked for`);
   return program;
 }

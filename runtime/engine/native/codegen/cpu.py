@@ -31,6 +31,7 @@ CPUS: dict[str, dict[str, str]] = {  # architecture -> LLVM's name -> features
     "wasm32": {"generic": "+simd128,+bulk-memory,+bulk-memory-opt,+mutable-globals,+nontrapping-fptoint,+sign-ext"},
 }
 RELAXED = "relaxed-simd"  # WebAssembly's products that are added and rounded once, where the CPU does so
+ATOMICS = "atomics"  # WebAssembly's instructions on memory that threads share
 
 
 def binding() -> Any:
@@ -97,6 +98,10 @@ class Machine:
     def relaxed(self) -> Machine:
         """Describes WebAssembly with relaxed vectors."""
         return replace(self, features=f"{self.features},+{RELAXED}")
+
+    def threaded(self) -> Machine:
+        """Describes WebAssembly whose memory threads share."""
+        return replace(self, features=f"{self.features},+{ATOMICS}")
 
     def without_tiles(self) -> Machine:
         """Describes the CPU without its tile registers, for which a process must ask the system."""

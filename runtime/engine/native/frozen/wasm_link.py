@@ -20,16 +20,21 @@ NAME = "populus"  # of the last section: the identity of the build, and the sum 
 
 
 def linked(
-    objects: Sequence[bytes], entries: Sequence[str], exports: Mapping[str, str], identity: bytes, notes: Mapping[str, bytes] = {}
+    objects: Sequence[bytes],
+    entries: Sequence[str],
+    exports: Mapping[str, str],
+    identity: bytes,
+    notes: Mapping[str, bytes] = {},
+    shared: int = 0,
 ) -> bytes:
     """Joins objects to a module.
 
     `entries`: functions that the table has from 1 on. `exports`: functions by the name that the module gives them. `identity`: 16 bytes
-    that the file of weights has too. `notes`: content of custom sections by name. The module imports `env.memory`, and `fmod` or
-    `fmodf` if a kernel calls them.
+    that the file of weights has too. `notes`: content of custom sections by name. `shared`: the bytes after `heap` of a memory that
+    threads share, each with a stack of its own; 0: one thread. The module imports `env.memory`, and `fmod` or `fmodf` if a kernel calls them.
     Raises PopulusError for a function that no object has.
     """
-    return _Link([read(content) for content in objects]).module(entries, exports, identity, notes)
+    return _Link([read(content) for content in objects]).module(entries, exports, identity, notes, shared)
 
 
 def summed(content: bytes) -> int:
@@ -160,7 +165,9 @@ class _Link:
                             assert r.kind in tuple(Fix), r
                             part.content[at : at + WIDE] = unsigned(value, WIDE)
 
-    def module(self, entries: Sequence[str], exports: Mapping[str, str], identity: bytes, notes: Mapping[str, bytes]) -> bytes:
+    def module(
+        self, entries: Sequence[str], exports: Mapping[str, str], identity: bytes, notes: Mapping[str, bytes], shared: int
+    ) -> bytes:
         """Builds the module."""
         for name in entries:
             self._slot(self.functions[name])
@@ -169,9 +176,11 @@ class _Link:
         stack, heap = b"\x7f\x01\x41" + signed(STACK) + b"\x0b", b"\x7f\x00\x41" + signed(-(-self.heap // 64) * 64) + b"\x0b"
         bodies = [_sized(part.content) for _, part in self.bodies]
         segments = [b"\x00\x41" + signed(self.addresses[id(p)]) + b"\x0b" + _sized(p.content) for p in self.data]
-        imports = [_text("env") + _text("memory") + b"\x02\x00" + unsigned(-(-self.heap // PAGE))]
+        least, most = (unsigned(-(-end // PAGE)) for end in (self.heap, self.heap + shared))
+        imports = [_text("env") + _text("memory") + (b"\x02\x03" + least + most if shared else b"\x02\x00" + least)]
         imports += [_text("env") + _text(name) + b"\x00" + unsigned(type) for name, type in self.outside.items()]
         shown = [_text("table") + b"\x01\x00", _text("heap") + b"\x03\x01"]
+        shown += [_text("stack") + b"\x03\x00"] if shared else []
         shown += [_text(name) + b"\x00" + unsigned(self.functions[of]) for name, of in exports.items()]
         content = MAGIC + b"".join(
             bytes([kind]) + _sized(_list(entries))

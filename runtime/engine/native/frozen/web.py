@@ -13,16 +13,16 @@ from typing import Any
 from populus.dialects.onnx.sizes import Size
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime import built
-from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.cpu import ATOMICS, Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, file_object
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.frozen.freeze import Frozen, write_weights
 from populus.runtime.engine.native.frozen.own_kernels import SUMS
 from populus.runtime.engine.native.frozen.wasm_link import STACK, linked
-from populus.runtime.engine.native.run.step_loop import WALK
+from populus.runtime.engine.native.run.step_loop import WALK, WORKER
 
 TEMPLATES = Path(built.__file__).parent
-PAGE, TYPES, LOADER, SIZES = "index.html", "populus.d.mts", "populus.mjs", "sizes.mjs"
+PAGE, TYPES, LOADER, SIZES, TEAM, HELPER = "index.html", "populus.d.mts", "populus.mjs", "sizes.mjs", "team.mjs", "worker.mjs"
 MOST = 1 << 32  # bytes that a module addresses
 
 
@@ -79,34 +79,51 @@ def _terms(size: Size) -> list[Any]:
 OWN = {"walk": WALK, "sums": SUMS, "fused": Kernel("fused", _fused)}
 
 
-def module(frozen: Frozen, machine: Machine, identity: bytes, notes: Mapping[str, bytes]) -> bytes:
-    """Builds the module of a frozen program for a machine, which is its plan or that with relaxed vectors."""
-    objects = [file_object(kernel, machine) for kernel in (*frozen.kernels, *OWN.values())]
-    return linked(objects, [kernel.name for kernel in frozen.kernels], {name: kernel.name for name, kernel in OWN.items()}, identity, notes)
+def module(frozen: Frozen, machine: Machine, identity: bytes, notes: Mapping[str, bytes], bytes: int) -> bytes:
+    """Builds the module of a frozen program for a machine, which is its plan or that with relaxed vectors.
+
+    `bytes`: those that the program takes beside the module's stack and data.
+    """
+    shared = ATOMICS in machine.enabled
+    own = OWN | ({"worker": WORKER} if shared else {})
+    objects = [file_object(kernel, machine) for kernel in (*frozen.kernels, *own.values())]
+    entries, exports = [kernel.name for kernel in frozen.kernels], {name: kernel.name for name, kernel in own.items()}
+    return linked(objects, entries, exports, identity, notes, bytes if shared else 0)
 
 
 def write_web(
-    frozen: Frozen, folder: Path, name: str, relaxed: bool, single_file: bool, states: Mapping[str, str], sizes: OpenSizes | None
+    frozen: Frozen,
+    folder: Path,
+    name: str,
+    relaxed: bool,
+    single_file: bool,
+    states: Mapping[str, str],
+    sizes: OpenSizes | None,
+    threads: int,
 ) -> None:
     """Writes `<name>.wasm`, with `relaxed` also `<name>.relaxed.wasm`, weights, the loader, its types and a page; or one page with all.
 
-    `states`: those that the program keeps. `sizes`: those of its open dimensions, if it has some.
+    `states`: those that the program keeps. `sizes`: those of its open dimensions, if it has some. `threads`: those that a run may have, for
+    which the program was frozen: with more than one there is `worker.mjs` too.
     Raises PopulusError for a program that 4 GiB of memory do not hold.
     """
     identity = write_weights(frozen, folder, name)
-    needed = STACK + (folder / f"{name}.bin").stat().st_size + frozen.form.memory + frozen.form.words.nbytes
+    bytes = (folder / f"{name}.bin").stat().st_size + frozen.form.memory + frozen.form.words.nbytes + threads * STACK
+    needed = STACK + bytes
     if needed >= MOST:
         raise PopulusError(f"the program needs {needed / 1e9:.1f} GB of memory; wasm32 has 4.3 GB")
     notes = {} if sizes is None else {"populus.sizes": sizes.note(states)}
-    (folder / f"{name}.wasm").write_bytes(module(frozen, frozen.plan, identity, notes))
+    (folder / f"{name}.wasm").write_bytes(module(frozen, frozen.plan, identity, notes, bytes))
     if relaxed:
-        (folder / f"{name}.relaxed.wasm").write_bytes(module(frozen, frozen.plan.relaxed(), identity, notes))
-    for file in (LOADER, TYPES, PAGE):
-        text = (TEMPLATES / file).read_text(encoding="utf-8")
-        if file == LOADER and sizes is not None:
-            text += (TEMPLATES / SIZES).read_text(encoding="utf-8")
-        text = compact(text) if file == LOADER else text
-        (folder / file).write_text(text.replace("@NAME@", name).replace("@RELAXED@", "relaxed." if relaxed else ""), encoding="utf-8")
+        (folder / f"{name}.relaxed.wasm").write_bytes(module(frozen, frozen.plan.relaxed(), identity, notes, bytes))
+    loader = (LOADER, *([] if sizes is None else [SIZES]), *([TEAM] if threads > 1 else []))
+    values = {"@NAME@": name, "@RELAXED@": "relaxed." if relaxed else "", "@THREADS@": str(threads)}
+    for file, parts in {LOADER: loader, TYPES: [TYPES], PAGE: [PAGE], **({HELPER: [HELPER]} if threads > 1 else {})}.items():
+        text = "".join((TEMPLATES / part).read_text(encoding="utf-8") for part in parts)
+        text = compact(text) if file in (LOADER, HELPER) else text
+        for mark, value in values.items():
+            text = text.replace(mark, value)
+        (folder / file).write_text(text, encoding="utf-8")
     if single_file:
         page = single_page((folder / PAGE).read_text(encoding="utf-8"), folder, name)
         for file in folder.iterdir():

@@ -8,14 +8,14 @@ One thread walks. For a shared launch it publishes a job: the kernel, its argume
 The walker takes the first chunk that is left, and workers the last, by one atomic exchange, which fails if the job has
 changed. So of two threads each has the same chunks in each turn of a loop, and what they read stays in its own caches.
 The walker continues when all chunks are done. So a worker that is late, absent or suspended delays others only while it holds a chunk.
-Waiting threads spin with pauses, and yield after some turns. The result of a unit does not depend on the thread that
+Waiting threads spin with pauses, and yield after some turns; a worker of WebAssembly sleeps until the next job. The result of a unit does not depend on the thread that
 computes it, so results do not depend on threads.
 """
 
 from __future__ import annotations
 
 from populus.runtime.built.steps import ARGS, CHUNKS, DONE, FAILED, KERNEL, TICKET, UNITS, WORDS, YIELD, Step, Why
-from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.cpu import ATOMICS, Machine
 from populus.runtime.engine.native.codegen.jit import Kernel
 
 TAKEN = 10  # bits of NEXT for each of the two counts: a launch has at most 1,000 chunks
@@ -124,9 +124,39 @@ finish:
 """
 
 
+def _sleep(name: str) -> str:
+    """Emits `sleep`, in which a worker of WebAssembly rests: after some turns until the job has another number, or chunks to take."""
+    return f"""
+declare i32 @llvm.wasm.memory.atomic.wait64(ptr, i64, i64)
+define internal void @{name}_sleep(ptr %state, i64 %turn) {{
+  %early = icmp ult i64 %turn, {SPINS}
+  br i1 %early, label %pause, label %look
+pause:
+  fence seq_cst
+  ret void
+look:
+  %next = load atomic i64, ptr %state seq_cst, align 8
+  %p = getelementptr i64, ptr %state, i64 {CHUNKS}
+  %chunks = load atomic i64, ptr %p monotonic, align 8
+  %front = and i64 %next, {(1 << TAKEN) - 1}
+  %counts = lshr i64 %next, {TAKEN}
+  %back = and i64 %counts, {(1 << TAKEN) - 1}
+  %taken = add i64 %front, %back
+  %some = icmp ult i64 %taken, %chunks
+  br i1 %some, label %out, label %wait
+wait:
+  %ignored = call i32 @llvm.wasm.memory.atomic.wait64(ptr %state, i64 %next, i64 -1)
+  br label %out
+out:
+  ret void
+}}
+"""
+
+
 def _worker(name: str, machine: Machine) -> str:
     """Emits `void worker(state, ticket)`, which takes chunks until the walk with this ticket is over."""
-    return f"""{_common(name, machine)}
+    sleeps = ATOMICS in machine.enabled
+    return f"""{_common(name, machine)}{_sleep(name) if sleeps else ""}
 define void @{name}(ptr %state, i64 %ticket) {{
 entry:
   %p = getelementptr i64, ptr %state, i64 {TICKET}
@@ -143,7 +173,7 @@ try:
 look2:
   br label %look
 wait:
-  call void @{name}_rest(ptr %state, i64 %turn)
+  call void @{name}_{"sleep" if sleeps else "rest"}(ptr %state, i64 %turn)
   %later = add i64 %turn, 1
   br label %look
 out:
@@ -166,8 +196,10 @@ def _walk(name: str, machine: Machine) -> str:
         f"  %{name} = phi i64 " + ", ".join(f"[ %{value}, %{block} ]" for block, value in values.items())
         for name, values in (("pc", before), ("left", {block: left.get(block, "left") for block in before}))
     )
+    notify, woken = "@llvm.wasm.memory.atomic.notify(ptr", ATOMICS in machine.enabled
+    declared, wake = (f"declare i32 {notify}, i32)", f"%ignored = call i32 {notify} %state, i32 -1)") if woken else ("", "")
     cases = "\n".join(f"    i64 {step.value}, label %{step.name.lower()}" for step in Step if step is not Step.STOP)
-    return f"""{_common(name, machine)}
+    return f"""{_common(name, machine)}{declared}
 define i64 @{name}(ptr %table, ptr %state, i64 %start, i64 %budget) {{
 entry:
   %alone = icmp eq ptr %state, null
@@ -241,6 +273,7 @@ share:
   %p6 = getelementptr i64, ptr %state, i64 {FAILED}
   store atomic i64 0, ptr %p6 monotonic, align 8
   store atomic i64 %new, ptr %state release, align 8
+  {wake}
   br label %mine
 mine:
   %took = call i64 @{name}_take(ptr %state, i1 false)
