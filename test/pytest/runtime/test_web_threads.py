@@ -119,8 +119,18 @@ SCRIPT = """async (x) => {
     if (!found.some((other) => JSON.stringify(other) === JSON.stringify(y))) found.push(y);
     await new Promise((then) => setTimeout(then, 100));
   }
-  return { found, threads: program.threads, several: program.threads > 1, isolated: crossOriginIsolated, cores: navigator.hardwareConcurrency };
+  return { found, threads: program.threads, isolated: crossOriginIsolated, cores: navigator.hardwareConcurrency };
 }"""
+
+
+def _opened(browser, address):
+    """A page that has loaded the program, and what goes wrong in it."""
+    page, problems = browser.new_page(), []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.goto(address)
+    page.wait_for_selector("#run:not([disabled])", state="attached")
+    return page, problems
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="runs in Chromium, which is not installed")
@@ -132,11 +142,7 @@ def test_an_isolated_page_has_threads_and_another_one_thread_with_the_same_bits(
     with sync_playwright() as browsers:
         browser = browsers.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         for query, isolated in (("", True), ("?alone", False)):
-            page, problems = browser.new_page(), []
-            page.on("pageerror", lambda error: problems.append(str(error)))
-            page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-            page.goto(f"{address}/index.html{query}")
-            page.wait_for_selector("#run:not([disabled])", state="attached")
+            page, problems = _opened(browser, f"{address}/index.html{query}")
             came = page.evaluate(SCRIPT, base64.b64encode(x.tobytes()).decode())
             assert [[bytes(y) for y in found] for found in came["found"]] == [list(one_thread.values())]
             assert came["isolated"] == isolated

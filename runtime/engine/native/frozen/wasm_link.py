@@ -31,7 +31,8 @@ def linked(
 
     `entries`: functions that the table has from 1 on. `exports`: functions by the name that the module gives them. `identity`: 16 bytes
     that the file of weights has too. `notes`: content of custom sections by name. `shared`: the bytes after `heap` of a memory that
-    threads share, each with a stack of its own; 0: one thread. The module imports `env.memory`, and `fmod` or `fmodf` if a kernel calls them.
+    threads share, each with a stack of its own; 0: one thread. The module imports `env.memory`, and
+    `fmod` or `fmodf` if a kernel calls them.
     Raises PopulusError for a function that no object has.
     """
     return _Link([read(content) for content in objects]).module(entries, exports, identity, notes, shared)
@@ -165,9 +166,7 @@ class _Link:
                             assert r.kind in tuple(Fix), r
                             part.content[at : at + WIDE] = unsigned(value, WIDE)
 
-    def module(
-        self, entries: Sequence[str], exports: Mapping[str, str], identity: bytes, notes: Mapping[str, bytes], shared: int
-    ) -> bytes:
+    def module(self, entries: Sequence[str], exports: Mapping[str, str], identity: bytes, notes: Mapping[str, bytes], shared: int) -> bytes:
         """Builds the module."""
         for name in entries:
             self._slot(self.functions[name])

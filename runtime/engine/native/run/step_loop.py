@@ -8,8 +8,8 @@ One thread walks. For a shared launch it publishes a job: the kernel, its argume
 The walker takes the first chunk that is left, and workers the last, by one atomic exchange, which fails if the job has
 changed. So of two threads each has the same chunks in each turn of a loop, and what they read stays in its own caches.
 The walker continues when all chunks are done. So a worker that is late, absent or suspended delays others only while it holds a chunk.
-Waiting threads spin with pauses, and yield after some turns; a worker of WebAssembly sleeps until the next job. The result of a unit does not depend on the thread that
-computes it, so results do not depend on threads.
+Waiting threads spin with pauses, and yield after some turns; a worker of WebAssembly sleeps until the next job.
+The result of a unit does not depend on the thread that computes it, so results do not depend on threads.
 """
 
 from __future__ import annotations
