@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DictionaryAttr, StringAttr
@@ -233,28 +234,46 @@ class Meeting:
 
 
 class Meetings:
-    """The families so far, and the fields in which another one meets them. Fields are kept by variable and access, and found by range."""
+    """The families so far, and the fields in which another one meets them. Fields are kept by variable and access, and found by range.
+
+    Of families that touch the same elements on every tile, the last that writes them stands for those before it: it meets what they
+    meet, in the same way. So a chain in place takes as many steps as it has families.
+    """
 
     def __init__(self, families: Iterable[FamilyOp] = ()):
         self.families: list[FamilyOp] = []
-        self._fields: dict[tuple[SSAValue, bool], Ranges[tuple[int, int]]] = {}  # numbers of family and field, by (root, is it written)
+        self._fields: dict[tuple[SSAValue, bool], Ranges[list[tuple[int, int]]]] = {}  # family and field, by (root, is it written)
+        self._alike: dict[tuple[SSAValue, bool, View, Hashable], list[tuple[int, int]]] = {}  # those of one view and image
         for family in families:
             self.add(family)
 
     def add(self, family: FamilyOp) -> None:
         """Adds a family, whose number is that of its predecessors."""
+        number = len(self.families)
         for k, (field, value) in enumerate(family.connections()):
-            self._fields.setdefault((root_of(value), field.kind != "in"), Ranges()).add(view_of(value), (len(self.families), k))
+            root, view, written = root_of(value), view_of(value), field.kind != "in"
+            touched = image(family.space, field.access, view)
+            alike = None if touched is None else self._alike.get((root, written, view, touched))
+            if written and touched is not None:
+                for earlier in (alike, self._alike.get((root, False, view, touched))):
+                    if earlier is not None:
+                        earlier.clear()
+            if alike is None:
+                alike = list[tuple[int, int]]()
+                self._fields.setdefault((root, written), Ranges()).add(view, alike)
+                if touched is not None:
+                    self._alike[root, written, view, touched] = alike
+            alike.append((number, k))
         self.families.append(family)
 
     def of(self, family: FamilyOp) -> dict[int, list[Meeting]]:
-        """Finds the fields of each earlier family, by number, that may touch the same elements as fields of this one."""
+        """Finds the fields of earlier families, by number, that may touch the same elements as fields of this one."""
         found: list[tuple[int, int, int, Meeting]] = []
         for k, (field, value) in enumerate(family.connections()):
             root, view = root_of(value), view_of(value)
             for written in (True,) if field.kind == "in" else (True, False):
                 kept = self._fields.get((root, written))
-                for i, j in kept.near(view) if kept is not None else ():
+                for i, j in chain.from_iterable(kept.near(view)) if kept is not None else ():
                     if (meeting := _meeting(self.families[i], j, family, field, view)) is not None:
                         found.append((i, j, k, meeting))
         met: dict[int, list[Meeting]] = {}
