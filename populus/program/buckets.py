@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, cast
 
-from populus.dialects.support.diagnostics import PopulusError
-
 
 class _Shortened(tuple[int, ...]):
     """Sizes of which the first are shown, as the default of an option."""
@@ -42,6 +40,8 @@ def bucket(size: int, buckets: Sequence[int] = BUCKETS) -> int | tuple[int, int]
 
 def check_buckets(buckets: Sequence[int]) -> None:
     """Raises PopulusError unless buckets are ascending sizes of at least 1."""
+    from populus.dialects.support.diagnostics import PopulusError  # a kept program needs no xDSL
+
     given: Any = buckets  # of a user
     sizes = isinstance(given, list | tuple) and all(isinstance(n, int) for n in cast("list[Any]", given))
     if not sizes or not buckets or min(buckets) < 1 or any(a >= b for a, b in pairwise(buckets)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -29,7 +30,9 @@ from populus.lowering.driver.extensions import known
 from populus.program.open_program import OpenProgram
 from populus.program.program import Program
 from populus.program.ready import MOST, ReadyProgram, absolute
+from populus.program.ready_open import ReadyOpenProgram, rule_of
 from populus.program.signature import Signature
+from populus.runtime.built.open_sizes import OpenSizes, Padded
 from populus.runtime.engine.states import check_states
 from populus.runtime.session import graph_of
 
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
 
     from populus.program.ready import Place
     from populus.runtime.engine.native.frozen.freeze import Frozen
-    from populus.runtime.engine.native.frozen.web import OpenSizes
 
 NARROW = frozenset(("int8", "uint8", "float16", "bfloat16"))  # elements whose products tile registers compute
 
@@ -137,8 +139,11 @@ def _check(name: str, cpu: str, web: bool, embed: bool, relaxed: bool, single_fi
         raise PopulusError(f"relaxed is for wasm32; for {cpu} products are fused wherever its CPUs do so")
 
 
-def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Frozen:
-    """Freezes a compiled model for a CPU. Raises PopulusError for one that a file cannot hold, with the reason."""
+def frozen_program(program: Program, cpu: str, states: Mapping[str, str], padded: bool = False) -> Frozen:
+    """Freezes a compiled model for a CPU. Raises PopulusError for one that a file cannot hold, with the reason.
+
+    `padded`: something else pads arrays of several sizes, as a page does.
+    """
     from populus.runtime.engine.native.codegen.cpu import WASM, described
     from populus.runtime.engine.native.frozen.freeze import freeze
 
@@ -147,7 +152,7 @@ def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Fro
     if isinstance(program, OpenProgram):
         also = "; or a range, --dim NAME=1..N" if cpu == WASM else ""
         raise PopulusError(f"dimension '{_open(program)}' is open; a built program has one size, so give it (dims, --dim NAME=N{also})")
-    refuse_python(program.signature, padded=cpu == WASM)
+    refuse_python(program.signature, padded=padded or cpu == WASM)
     inputs, outputs = _types(dict(program.signature.inputs)), _types(dict(program.signature.outputs))
     if (padding := program.signature.padding) is not None:
         inputs |= {PREFIX + dimension: ((), np.dtype(np.int32)) for dimension in padding.bounds}
@@ -159,45 +164,60 @@ def frozen_program(program: Program, cpu: str, states: Mapping[str, str]) -> Fro
     return freeze(graph_of(program.module("poplar")), plan, inputs, outputs, states, threads)
 
 
-def kept(program: Program, place: Place, begun: int) -> ReadyProgram | None:
-    """Freezes a compiled model, which then runs so, and is kept among the programs that are ready.
+def kept(program: Program, place: Place, begun: int) -> ReadyProgram | ReadyOpenProgram | None:
+    """Freezes a compiled model, which then runs so, and is kept among the programs that are ready. Returns None as `kept_as` does.
 
-    `begun`: the time in ns before it was read. It is kept after the first run, so that nobody waits for it; at once if the user asks.
-    Returns None for a program that is not for the native engine or that cannot be built. If nobody asked, also for one with more than
-    MOST bytes of constants, and for one that tile registers, which frozen programs do not use, would run faster.
+    `begun`: the time in ns before it was read. A model with open dimensions is frozen for each bucket that it meets.
     """
-    from populus.runtime.engine.native.codegen.cpu import NATIVE, machine
-
     options, opened = program.options, program.source.once().opened
     if options.engine not in ("auto", "native") or options.sample or program.level != "poplar" or opened is None or known():
         return None
-    if sys.platform != "linux" or isinstance(program, OpenProgram) or not _takes_arrays(program.signature):
-        return None
     folder = os.path.dirname(place.model)
     lines = place.lines(sorted({place.model, *(absolute(os.path.join(folder, name)) for name in _locations(opened.proto))}), begun)
-    if lines is None:
+    if sys.platform != "linux" or lines is None:
+        return None
+    if not isinstance(program, OpenProgram):
+        return kept_as(program, place, lines)
+    return None if opened.maps else ReadyOpenProgram(place, rule_of(program), lines, lambda: program, kept_as, program)
+
+
+def kept_as(program: Program, place: Place, lines: Sequence[str]) -> ReadyProgram | None:
+    """Freezes a compiled program, and keeps it as one of the model's files of these lines.
+
+    It is kept after the first run, so that nobody waits for it; at once if the user asks.
+    Returns None for a program that is not for the native engine or that cannot be built. If nobody asked, also for one with more than
+    MOST bytes of constants, with those of the model's other sizes, and for one that tile registers, which frozen programs do not use,
+    would run faster.
+    """
+    from populus.runtime.engine.native.codegen.cpu import NATIVE, machine
+
+    if not _takes_arrays(program.signature):
         return None
     storages = [op for op in graph_of(program.module("poplar")).walk() if isinstance(op, StorageOp)]
     if not place.asked and machine().tiles and any(dtype_of(op.type.element).name in NARROW for op in storages):
         return None
-    if not place.asked and sum(_bytes(op) for op in storages if isinstance(op, ConstOp)) > MOST:
+    if not place.asked and place.taken() + sum(_bytes(op) for op in storages if isinstance(op, ConstOp)) > MOST:
         return None
     from populus.runtime.built.kept import KeptProgram
-    from populus.runtime.built.library import threads_of
+    from populus.runtime.built.library import Runner, threads_of
     from populus.runtime.engine.native.frozen.keep import placed
 
     try:
-        frozen = frozen_program(program, NATIVE, {})
-        built = KeptProgram(placed(frozen), threads_of(options.threads))
+        frozen = frozen_program(program, NATIVE, {}, padded=True)
+        built: Runner | Padded = KeptProgram(placed(frozen), threads_of(program.options.threads))
     except (PopulusError, ImportError, OSError):
         return None
-    keep = partial(_keep, place, lines, frozen)
+    note = ""
+    if (sizes := _open_sizes(program.signature)) is not None:
+        note = sizes.note().decode()
+        built = Padded(built, json.loads(note))
+    keep = partial(_keep, place, lines, frozen, note)
     if place.asked:
         keep()
     return ReadyProgram(built, lambda: program, None if place.asked else keep)
 
 
-def _keep(place: Place, lines: Sequence[str], frozen: Frozen) -> None:
+def _keep(place: Place, lines: Sequence[str], frozen: Frozen, note: str) -> None:
     """Writes the files of a kept program: by the C compiler where its code needs a linker, and nothing where there is none."""
     from populus.runtime.engine.native.frozen.freeze import write_weights
     from populus.runtime.engine.native.frozen.keep import flat_code, write_kept
@@ -214,7 +234,7 @@ def _keep(place: Place, lines: Sequence[str], frozen: Frozen) -> None:
     with suppress(PopulusError, MemoryError):
         for check in frozen.checks:  # a file that stays mapped may have changed since the first run
             check()
-        place.keep(lines, write)
+        place.keep(lines, write, note)
 
 
 def _bytes(op: StorageOp) -> int:
@@ -223,7 +243,7 @@ def _bytes(op: StorageOp) -> int:
 
 def _takes_arrays(signature: Signature) -> bool:
     try:
-        refuse_python(signature)
+        refuse_python(signature, padded=True)
     except PopulusError:
         return False
     return True
@@ -244,8 +264,6 @@ def _open(program: OpenProgram) -> str:
 
 
 def _open_sizes(signature: Signature) -> OpenSizes | None:
-    from populus.runtime.engine.native.frozen.web import OpenSizes
-
     if (padding := signature.padding) is None:
         return None
     return OpenSizes(padding.bounds, padding.inputs, padding.outputs, padding.equal, padding.limits)

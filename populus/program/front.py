@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from functools import partial
 from inspect import Signature, signature  # which dataclasses have imported
 from time import time_ns
@@ -25,13 +27,24 @@ def _front(model: Model, **options: Any) -> Program:
     full = partial(_compiled, model, options)
     if place is None:
         return full()
-    if (found := place.find(full)) is not None:
+    found: object = place.find(full)
+    if found is None and os.path.exists(place.disk.path(place.open_name)):
+        from populus.program import ready_open
+
+        found = ready_open.find(place, full, _kept_as)
+    if found is not None:
         return cast("Program", found)
     begun = time_ns()
     program = full()
     from populus.program.building import kept
 
     return cast("Program", kept(program, place, begun) or program)
+
+
+def _kept_as(program: Program, place: ready.Place, lines: Sequence[str]) -> ready.ReadyProgram | None:
+    from populus.program.building import kept_as
+
+    return kept_as(program, place, lines)
 
 
 class _Described:

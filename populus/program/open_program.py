@@ -80,7 +80,7 @@ class OpenProgram(Program):
         self._names = names
         self.specialise = specialise
         self.compilations = 0  # so far
-        self._last: Program | None = None  # that ran
+        self.ran: Key | None = None  # of the program that ran last
         self._refusal = "asked for" if options.exact else ""
         self._refused: set[Key] = set()  # ranges that do not fit the machine
         self._seen: dict[Shapes, Key] = {}  # the program that runs of these shapes use
@@ -121,9 +121,9 @@ class OpenProgram(Program):
 
     def sized(self, **sizes: int) -> Program:
         """Gives the program for exactly these sizes of dimensions, compiled if needed. Raises PopulusError."""
-        return self._program(tuple(sorted(sizes.items())))
+        return self.keyed(tuple(sorted(sizes.items())))
 
-    def _program(self, key: Key) -> Program:
+    def keyed(self, key: Key) -> Program:
         """Gives the program of a key, compiled if needed. Raises PopulusError."""
         with self._keeping.lock:
             if next(reversed(self._kept), None) != key:
@@ -176,29 +176,33 @@ class OpenProgram(Program):
         `room`: dimensions that grow, with the size that their bucket has to hold. A program of theirs serves all smaller sizes too.
         Raises PopulusError if an input is missing or sizes disagree.
         """
+        return self.key_and_program(inputs, room)[1]
+
+    def key_and_program(self, inputs: Mapping[str, Any], room: Mapping[str, int] = MappingProxyType({})) -> tuple[Key, Program]:
+        """Gives what `program_for` gives, after its key. Raises PopulusError as that does."""
         shapes = None if room else self._shapes(inputs)
         if shapes in self._seen:
-            return self._program(self._seen[shapes])
+            return self._seen[shapes], self.keyed(self._seen[shapes])
         sizes = self._sizes(inputs)
         key, exact = self._bucket(sizes, room), tuple(sorted(sizes.items()))
         if self._refusal or key in self._refused or key == exact:
-            key, program = exact, self._program(exact)
+            key, program = exact, self.keyed(exact)
         else:
             try:
-                program = self._program(key)
+                program = self.keyed(key)
             except PopulusError as error:
-                program = self._program(exact)  # raises for what is wrong with the model at any size
+                program = self.keyed(exact)  # raises for what is wrong with the model at any size
                 self._seen.clear()
                 if isinstance(error, TooLargeError):
                     self._refused.add(key)
                 else:
                     self._refusal = str(error)
-                return program
+                return exact, program
         if shapes is not None:
             if len(self._seen) >= SEEN:
                 self._seen.clear()
             self._seen[shapes] = key
-        return program
+        return key, program
 
     def _shapes(self, inputs: Mapping[str, Any]) -> Shapes | None:
         """Gives the shapes of the inputs that have open dimensions; None where one is no array."""
@@ -213,25 +217,29 @@ class OpenProgram(Program):
         """Runs one level and gives its outputs. Raises PopulusError for inputs that do not match the model, and sizes that disagree."""
         assert self.source.opened is not None, self.source
         inputs = as_rows(self.source.opened.maps, inputs)
-        program = self.program_for(inputs)
-        last, self._last = self._last, program
-        if last is not None and last is not program:
-            last.rest()  # programs of other sizes would each keep the memory of their variables
+        key, program = self.key_and_program(inputs)
+        last = self._kept.get(self.ran) if self.ran not in (None, key) else None
+        self.ran = key
+        if last is not None and last.program is not None:
+            last.program.rest()  # programs of other sizes would each keep the memory of their variables
         try:
             return program.run_at(level, inputs)
         except UnequalSizesError:
             return self.sized_for(inputs).run_at(level, inputs)
 
+    def free(self, names: Collection[str]) -> list[str]:
+        """Lists those of the dimensions that do not follow from others, as `past + cur` does."""
+        known = {*names, *self.source.dims}
+        return [name for name in names if not (others := parts(name)) or others == {name} or not others <= known]
+
     def _bucket(self, sizes: Mapping[str, int], room: Mapping[str, int]) -> Key:
-        """Gives the key of a program for these sizes. A dimension such as `past + cur` follows from others."""
+        """Gives the key of a program for these sizes."""
         found: dict[str, int | tuple[int, int]] = {}
-        for name, size in sizes.items():
-            others = parts(name)
-            if others == {name} or not others or not all(o in sizes or o in self.source.dims for o in others):
-                found[name] = bucket(size, self.options.buckets)
-                if name in room:
-                    held = bucket(max(size, room[name]), self.options.buckets)
-                    found[name] = (0, held if isinstance(held, int) else held[1])
+        for name in self.free(sizes):
+            found[name] = bucket(sizes[name], self.options.buckets)
+            if name in room:
+                held = bucket(max(sizes[name], room[name]), self.options.buckets)
+                found[name] = (0, held if isinstance(held, int) else held[1])
         return tuple(sorted(found.items()))
 
     def _sizes(self, inputs: Mapping[str, Any]) -> dict[str, int]:
@@ -267,7 +275,9 @@ class OpenProgram(Program):
         return self._chosen({}).page(title)
 
     def _chosen(self, sizes: Mapping[str, int]) -> Program:
-        return self.sized(**sizes) if sizes else self._last or self._unbound()
+        if sizes:
+            return self.sized(**sizes)
+        return self._unbound() if self.ran is None else self.keyed(self.ran)
 
     @property
     def signature(self) -> Signature:

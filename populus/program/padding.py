@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
 
 from populus.dialects.onnx.sizes import Size, parse
 from populus.dialects.signature import input_names, output_names
@@ -71,6 +72,25 @@ class Padding:
             tuple((parse(a), parse(b)) for a, b in equal_sizes(function)),
             tuple((parse(text), most) for text, most in limits(function).items()),
             {name: type.get_shape() for name, type in ranked if isinstance(type, TensorType)},
+        )
+
+    @staticmethod
+    def noted(note: Mapping[str, Any], types: Mapping[str, TensorType[Attribute]]) -> Padding:
+        """Reads the note of a kept program (`runtime/built/open_sizes.py`). `types`: of its inputs and outputs."""
+
+        def size(given: Mapping[str, Any]) -> Size:
+            return parse(given["text"])
+
+        def sizes(side: str) -> dict[str, Axes]:
+            return {name: tuple(axis and size(axis) for axis in axes) for name, axes in note[side].items()}
+
+        return Padding(
+            {name: (low, high) for name, (low, high) in note["bounds"].items()},
+            sizes("inputs"),
+            sizes("outputs"),
+            tuple((size(a), size(b)) for a, b in note["equal"]),
+            tuple((size(a), most) for a, most in note["limits"]),
+            {name: type.get_shape() for name, type in types.items()} | {PREFIX + name: () for name in note["bounds"]},
         )
 
     def is_size(self, name: str) -> bool:

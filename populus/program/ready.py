@@ -3,8 +3,8 @@
     key of the model's path, the options, this package's files and the CPU -> <key>.ready, <key>.code, <key>.bin
 
 `<key>.ready` has the hash of the code, and lists the files of the model with their sizes and times, as the program was compiled from
-them; another time or size is a miss. The folder is a `DiskCache`, which only the user can write, as code runs. Where code needs a
-linker, as on 64-bit ARM, a library of the C compiler, `<key>.so`, is in its place.
+them; another time or size is a miss. It says the sizes of dimensions that have bounds. The folder is a `DiskCache`, which only the user
+can write, as code runs. Where code needs a linker, as on 64-bit ARM, a library of the C compiler, `<key>.so`, is in its place.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from threading import Thread
@@ -36,22 +36,28 @@ if TYPE_CHECKING:
     from populus.program.signature import Signature
     from populus.runtime.built.given import Inputs
     from populus.runtime.built.library import Runner
+    from populus.runtime.built.open_sizes import Padded
 
-MAGIC = b"populus ready 2\n"
+MAGIC = b"populus ready 3\n"
 LIMIT = 4 << 30  # bytes, as of the cache of programs, whose folder it shares
 MOST = 256 << 20  # bytes of the constants of a program that is kept without being asked for: to write more takes longer than to compile
+GROUP = 20  # hexadecimal digits that the keys of a model's programs have in common
 SETTLED = 1.0  # seconds since the last change of a file, from which a later change surely has another time
 
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a model's program among those that are ready. `asked`: the user asks to keep it, whatever that takes."""
+    """Place of a model's program among those that are ready. `asked`: the user asks to keep it, whatever that takes.
+
+    `group`: the beginning of the keys of all programs of one model with open dimensions.
+    """
 
     disk: DiskCache
     key: str
     model: str
     options: Mapping[str, Any]
     asked: bool
+    group: str = ""
 
     @staticmethod
     def of(model: object, options: Mapping[str, Any]) -> Place | None:
@@ -61,7 +67,7 @@ class Place:
         watched. Without a `cache` in the options, so are processes that check what programs do.
         """
         cache: Any = options.get("cache")
-        if cache is False or not isinstance(model, str | os.PathLike) or not _is_plain():
+        if cache is False or not isinstance(model, str | os.PathLike) or not is_plain():
             return None
         if cache is None and any(os.environ.get(name, "") not in ("", "0") for name in _CHECKS):
             return None
@@ -78,17 +84,31 @@ class Place:
         digest = hashlib.sha256(repr((path, text, environment, _package(), processor())).encode())
         return Place(DiskCache(folder, MAGIC, LIMIT), digest.hexdigest()[:40], path, dict(options), cache is not None)
 
+    def at(self, sizes: object) -> Place:
+        """Gives the place of the program for some sizes of a model with open dimensions."""
+        group = self.key[:GROUP]
+        return replace(self, group=group, key=group + hashlib.sha256(repr((self.key, sizes)).encode()).hexdigest()[GROUP : len(self.key)])
+
+    @property
+    def open_name(self) -> str:
+        """The file that says how to find the programs of a model with open dimensions (`ready_open.py`)."""
+        return f"{self.key}.open"
+
+    def taken(self) -> int:
+        """Counts the bytes of the group's files."""
+        return sum(size for name, size in self.disk.sizes().items() if name.startswith(self.group)) if self.group else 0
+
     def find(self, full: Callable[[], Program]) -> ReadyProgram | None:
         """Loads the program, if there is one for the model as it is. `full`: compiles it, for all that only compiling gives."""
         content = self.disk.read(f"{self.key}.ready")
         if content is None:
             return None
-        first, *lines = content.decode().splitlines()
+        first, note, *lines = content.decode().splitlines()
         kind, digest, identity = first.split()
         names = f"{self.key}.{kind}", f"{self.key}.bin"
         code, data = map(self.disk.path, names)
         try:
-            if any(_line(line.partition(" : ")[2]) != line for line in lines) or not all(map(self.disk.owned, names)):
+            if not unchanged(lines) or not all(map(self.disk.owned, names)):
                 return None
             content = _content(code)
             if hashlib.sha256(content).hexdigest() != digest:
@@ -104,6 +124,12 @@ class Place:
                 built = load_kept(data, flat, threads, identity)
             else:
                 built = BuiltProgram(code, threads)
+            if note:
+                import json
+
+                from populus.runtime.built.open_sizes import Padded
+
+                built = Padded(built, json.loads(note))
         except (OSError, ProgramError):
             return None
         for name in names:
@@ -125,8 +151,8 @@ class Place:
             return None
         return lines if self.settled(files, begun) else None
 
-    def keep(self, lines: Sequence[str], write: Callable[[Path, str], tuple[str, str]]) -> bool:
-        """Keeps a program. `lines`: of the model's files, before it was compiled.
+    def keep(self, lines: Sequence[str], write: Callable[[Path, str], tuple[str, str]], note: str = "") -> bool:
+        """Keeps a program. `lines`: of the model's files, before it was compiled. `note`: of its open dimensions, as `Padded` reads it.
 
         `write(folder, name)`: writes the code and the weights, and gives the ending of the code's file and the identity of both. Without
         space or permission nothing is kept, and this returns False.
@@ -148,7 +174,7 @@ class Place:
             if self.asked:
                 self.disk.warn_unwritable(error)
             return False
-        self.disk.write(f"{self.key}.ready", "\n".join([f"{kind} {digest} {identity}", *lines]).encode())
+        self.disk.write(f"{self.key}.ready", "\n".join([f"{kind} {digest} {identity}", note, *lines]).encode())
         self.disk.trim()
         return True
 
@@ -168,7 +194,7 @@ class ReadyProgram:
     `later`: called in a thread after the first run, which it does not delay.
     """
 
-    def __init__(self, built: Runner, full: Callable[[], Program], later: Callable[[], object] | None = None):
+    def __init__(self, built: Runner | Padded, full: Callable[[], Program], later: Callable[[], object] | None = None):
         self._built = built
         self._compile = full
         self._later = later
@@ -177,18 +203,23 @@ class ReadyProgram:
 
     def run(self, inputs: Inputs) -> dict[str, NDArray[Any]]:
         """Runs the program, as `Program.run` does. A mistake is left to the compiled model, which words it."""
-        if self._full is None and _is_plain():
-            try:
-                found = self._built.run(inputs)
-            except ProgramError:
-                pass
-            else:
-                if self._later is not None:
-                    self._keep()
-                return found
+        if self._full is None and is_plain():
+            with suppress(ProgramError):
+                return self.run_frozen(inputs)
         return self._program().run(inputs)
 
     __call__ = run
+
+    def run_frozen(self, inputs: Inputs) -> dict[str, NDArray[Any]]:
+        """Runs the frozen form. Raises ProgramError for inputs that it does not take."""
+        found = self._built.run(inputs)
+        if self._later is not None:
+            self._keep()
+        return found
+
+    def rest(self) -> None:
+        """Gives memory that only runs need back to the system, until the next run."""
+        self._built.rest()
 
     def _keep(self) -> None:
         """Starts what is to be done after the first run. The process waits for it at its end."""
@@ -201,15 +232,17 @@ class ReadyProgram:
 
     @cached_property
     def signature(self) -> Signature:
-        """The names and types of inputs and outputs: only programs of plain arrays are kept, so these say it all."""
+        """The names and types of inputs and outputs: only programs of plain arrays are kept, so these and their sizes say it all."""
         from populus.dialects.support.element_types import element_of, tensor
+        from populus.program.padding import Padding
         from populus.program.signature import Signature
 
         inputs, outputs = (
             {name: tensor(shape, element_of(dtype)) for name, (shape, dtype) in side.items()}
             for side in (self._built.inputs, self._built.outputs)
         )
-        return Signature(inputs, outputs)
+        note: Mapping[str, Any] = getattr(self._built, "note", {})
+        return Signature(inputs, outputs, padding=Padding.noted(note, inputs | outputs) if note else None)
 
     def _program(self) -> Program:
         with self._making.lock:
@@ -259,13 +292,18 @@ def _times(path: str) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_ctime_ns
 
 
+def unchanged(lines: Sequence[str]) -> bool:
+    """Tells whether the files of these lines are what they were. Raises OSError without one of them."""
+    return all(_line(line.partition(" : ")[2]) == line for line in lines)
+
+
 def _line(path: str) -> str:
     """Writes a file's path after numbers that change with its content: device, inode, size, times. Raises OSError without the file."""
     found = os.stat(path)
     return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} : {path}"
 
 
-def _is_plain() -> bool:
+def is_plain() -> bool:
     """Tells whether no ops were loaded in this process, and nobody watches its programs."""
     extensions, watch = (sys.modules.get(f"populus.{name}") for name in ("lowering.driver.extensions", "program.watch"))
     if extensions is not None and extensions.known():

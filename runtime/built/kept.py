@@ -97,6 +97,11 @@ class KeptProgram(Runner):
         arguments[:] = self._slots.ctypes.data + 8 * slot, place, elements * own.itemsize
         row[:] = Step.LAUNCH, self._placed.kernels["in" if kind == IN else "out"], arguments.ctypes.data, 1, 50, 1, 0, 0
 
+    def rest(self) -> None:
+        """Gives the memory of its variables back to the system, until the next run."""
+        with self._lock.lock, suppress(OSError):
+            self._memory.madvise(mmap.MADV_DONTNEED)
+
     def start(self, given: Sequence[Array], taken: Sequence[Array]) -> None:
         arrays = [*given, *taken]
         addresses = [array.__array_interface__["data"][0] for array in arrays]

@@ -56,6 +56,9 @@ class Runner(ABC):
     def started(self, given: Sequence[Array], taken: Sequence[Array]) -> Callable[[], None]:
         """Gives a function that runs the program on these arrays, which it keeps."""
 
+    def rest(self) -> None:  # noqa: B027, a library keeps its memory
+        """Gives memory that only runs need back to the system, until the next run."""
+
     def run(self, inputs: Inputs) -> dict[str, Array]:
         """Runs the program and gives the outputs by name, as new arrays.
 

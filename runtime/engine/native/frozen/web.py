@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from populus.dialects.onnx.sizes import Size
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime import built
+from populus.runtime.built.open_sizes import OpenSizes
 from populus.runtime.engine.native.codegen.cpu import ATOMICS, Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, file_object
 from populus.runtime.engine.native.codegen.llvm_builder import Function
@@ -37,44 +34,6 @@ def _fused(name: str, machine: Machine) -> str:
 IMPORT = 'import { load } from "./populus.mjs"; // the loader'
 FILES = "const FILES = undefined; // of the program, in a page that holds them"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; img-src blob:"
-
-Axes = Sequence[Size | None]
-
-
-@dataclass(frozen=True)
-class OpenSizes:
-    """Open dimensions of a program: its buffers have their bounds, the loader pads what is smaller, and says each size by an input.
-
-    `bounds`: the least and the greatest size of each dimension. `inputs`, `outputs`: the size of each axis, None for one of a single size;
-    a state is among both. `equal`: sizes that have to be equal in a run. `limits`: the greatest number that a size may be.
-    """
-
-    bounds: Mapping[str, tuple[int, int]]
-    inputs: Mapping[str, Axes]
-    outputs: Mapping[str, Axes]
-    equal: Sequence[tuple[Size, Size]]
-    limits: Sequence[tuple[Size, int]]
-
-    def note(self, states: Mapping[str, str]) -> bytes:
-        """Gives what sizes.mjs reads: JSON, in which a size is its text and its terms."""
-        named = {
-            "inputs": {name: [axis and _size(axis) for axis in axes] for name, axes in self.inputs.items()},
-            "outputs": {
-                name: [axis and _size(axis) for axis in axes] for name, axes in self.outputs.items() if name not in states.values()
-            },
-            "after": {name: [axis and _size(axis) for axis in self.outputs[output]] for name, output in states.items()},
-        }
-        pairs = {"equal": [[_size(a), _size(b)] for a, b in self.equal], "limits": [[_size(a), most] for a, most in self.limits]}
-        return json.dumps({"bounds": self.bounds, **named, **pairs}, separators=(",", ":")).encode()
-
-
-def _size(size: Size) -> dict[str, Any]:
-    return {"text": str(size), "terms": _terms(size)}
-
-
-def _terms(size: Size) -> list[Any]:
-    return [[factor, [[a.name, *map(_size, a.arguments)] if a.arguments else a.name for a in product]] for product, factor in size.terms]
-
 
 OWN = {"walk": WALK, "sums": SUMS, "fused": Kernel("fused", _fused)}
 
