@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 
 SUITES = {"integration": "tests/integration/popxl", "unit": "tests/unittests/python/popxl", "docs": "docs/popxl/files docs/popart/files"}
-SECONDS = 240  # that one file of tests, or a script, may take
+SECONDS = 1200  # that one file of tests, or a script, may take; those that start processes take the longest
 
 
 def alias() -> None:
@@ -116,6 +116,8 @@ def main() -> None:
 if __name__ == "__main__":
     here = Path(__file__).resolve()
     os.environ.setdefault("PYTHONPATH", os.pathsep.join([str(here.parents[1]), str(here.parent)]))
+    commands = [str(here.parent / "stand_ins"), str(Path(sys.executable).parent)]  # poprun, and Python as it calls it
+    os.environ["PATH"] = os.pathsep.join([*commands, os.environ.get("PATH", "")])
     if sys.argv[1:2] == ["--inner"]:
         raise SystemExit(inner(sys.argv[2], sys.argv[3]))
     main()

@@ -103,7 +103,7 @@ def world() -> World:
         return World(0, 1)
     try:
         from mpi4py import MPI  # pyright: ignore[reportMissingImports, reportUnknownVariableType], optional
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # the second where there is no library of MPI
         raise PopulusError(
             f"mpiexec started {size} ranks, and mpi4py cannot be loaded ({' '.join(str(error).split())}); pip install mpi4py mpich"
         ) from None

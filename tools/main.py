@@ -13,6 +13,7 @@ from populus.tools.command import ArgumentParser, reporting
 COMMANDS = {  # each is `populus.tools.<name>`, imported on use
     "run": "compile a model and run it on inputs from a file, or on random ones",
     "run-program": "run a Python program of PopART, PopXL or PopTorch as it is",
+    "poprun": "run a program of several replicas in several processes, as PopDist's `poprun` does",
     "build": "build a model as a shared library with a C interface",
     "check": "list the ops of a model and whether each is supported",
     "profile": "write a profile of cycles and memory; compare two; find the smallest machine",

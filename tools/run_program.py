@@ -13,11 +13,13 @@ from traceback import print_exception
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
+from populus import popdist
 from populus.aliases import installed, refusal
 from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, no_file
 from populus.dialects.support.output_files import check_places, replacing
 from populus.lowering.driver import extensions
+from populus.popdist import ONLY
 from populus.program.options import CHOICES
 from populus.program.program import Program
 from populus.program.watch import Watch, watching
@@ -55,6 +57,8 @@ def execute(args: argparse.Namespace) -> int:
     path = Path(args.file)
     if not path.is_file():
         raise PopulusError(f"{path}: a folder, not a file of Python" if path.is_dir() else no_file(path))
+    if ONLY in os.environ and popdist.getInstanceIndex() != int(os.environ[ONLY]):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # of this process and those that it starts
     with ops_of(given["load"]), watching(watch), installed():
         status = run(path, arguments, args.debug)
     if given["profile"] is not None:

@@ -123,7 +123,7 @@ class SessionOptions(Settings):
     HONOURED: ClassVar[frozenset[str]] = frozenset(
         ("accumulationAndReplicationReductionType", "accumulationFactor", "cachePath", "compileEngine", "constantWeights",
          "enableEngineCaching", "enableGradientAccumulation", "enableInplaceAmbiguityChecking", "enableOutlining", "enableReplicatedGraphs",
-         "groupNormStridedChannelGrouping",
+         "globalReplicaOffset", "groupNormStridedChannelGrouping",
          "instrumentWithHardwareCycleCounter", "opxAliasChecking", "opxModifyChecking", "replicatedGraphCount", "syntheticDataMode",
          "throwIfLog2ScaleTensorNotInRange")
     )  # fmt: skip

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from populus import popdist
 from populus.dialects.support.names import Names
 from populus.popart.settings import SessionOptions
 from populus.popxl import dot
@@ -31,7 +32,7 @@ class Ir:
     """A program: `main_graph` is what a session runs. Graphs of two Irs have different names.
 
     `num_host_transfers`: how many arrays a run takes for each stream from the host, and gives for each to it.
-    `replication`: how many replicas run the program, each on data and variables of its own.
+    `replication`: how many replicas run the program, each on data and variables of its own; `popdist`: as many as `populus poprun` says.
     Raises ValueError for less than one replica.
     """
 
@@ -51,7 +52,11 @@ class Ir:
         self.late = 0  # how often a graph was changed after a call of it, or an op was taken out
         self.clock = new_clock()
         self._pb_ir = IrView(self)
-        self.replication_factor = replication if isinstance(replication, int) else 1
+        self.replication_factor = popdist.getNumTotalReplicas() if replication == "popdist" else replication
+        if replication == "popdist" and popdist.getNumInstances() > 1:
+            options = self.session_options
+            options.enableDistributedReplicatedGraphs, options.globalReplicationFactor = True, self.replication_factor
+            options.replicatedGraphCount, options.globalReplicaOffset = popdist.getNumLocalReplicas(), popdist.getReplicaIndexOffset()
         self.graphs: list[Graph] = []
         self.main_graph = Graph(f"main of Ir {Ir._count}", self)
         self.graphs.append(self.main_graph)
@@ -71,8 +76,16 @@ class Ir:
 
     @property
     def instance_replication_factor(self) -> int:
-        """The number of replicas of this process, which are all."""
-        return self.replication_factor
+        """The number of replicas whose inputs and results are this process's: all, but of an Ir of `popdist` under `populus poprun`."""
+        return len(self.own_replicas)
+
+    @property
+    def own_replicas(self) -> range:
+        """The numbers of these replicas."""
+        options = self.session_options
+        if not options.enableDistributedReplicatedGraphs:
+            return range(self.replication_factor)
+        return range(options.globalReplicaOffset, options.globalReplicaOffset + options.replicatedGraphCount)
 
     @property
     def session_options(self) -> SessionOptions:

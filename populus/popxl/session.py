@@ -168,16 +168,18 @@ class Session:
                 raise WrongType(f"inputs are by the streams that popxl.h2d_stream gave, and {stream!r} is a {type(stream).__qualname__}")
         streams = {stream: self._dealt(stream, data) for stream, data in (inputs or {}).items()}
         here, names = self._replicas.place.here, self.ir.main_graph.names_of_states
-        each = [self._fed({s: parts[k] for s, parts in streams.items()}, downcast_inputs) for k in here]
+        own = self.ir.own_replicas
+        each = [self._fed({s: parts[k - own.start] for s, parts in streams.items()}, downcast_inputs) for k in here]
         held = [{names[s]: arrays[k] for s, arrays in self._device.items() if s in names} for k in here]
         results = next(self._stepper.run(lambda _, part: each, held, lambda _, replica: ())).results
         for state in self._changed & self._device.keys():
             self._device[state] = [found[f"after {state.name}"] for found in results]
             self._stale, state.in_sync = True, False
-        for found in results:
+        mine = results[own.start : own.stop]
+        for found in mine:
             self._look(found)
         stores = self.ir.main_graph.stores
-        return {stream: self._joined([self._stored(stream, events, found) for found in results]) for stream, events in stores.items()}
+        return {stream: self._joined([self._stored(stream, events, found) for found in mine]) for stream, events in stores.items()}
 
     def _fed(self, inputs: Mapping[HostToDeviceStream, Any], downcast: bool) -> dict[str, NDArray[Any]]:
         """Gives a replica's inputs of the program, without its variables."""
@@ -195,7 +197,7 @@ class Session:
 
     def _dealt(self, stream: HostToDeviceStream, data: Any) -> list[Any]:
         """Gives each replica its part of a stream's data: of several, the dimension after that of transfers is the replica."""
-        count, axis = self._replicas.count, len(self._transfers())
+        count, axis = self.ir.instance_replication_factor, len(self._transfers())
         if count == 1:
             return [data]
         array = np.asarray(data.detach().cpu().numpy() if hasattr(data, "detach") else data)
@@ -342,7 +344,8 @@ class Session:
 
     def _extra(self) -> tuple[int, ...]:
         """Gives the dimensions of an array of the host before those of a stream: transfers and replicas, of which there are several."""
-        return (*self._transfers(), *((self._replicas.count,) if self._replicas.count > 1 else ()))
+        count = self.ir.instance_replication_factor
+        return (*self._transfers(), *((count,) if count > 1 else ()))
 
     def _full_input_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:  # pyright: ignore[reportUnusedFunction], which programs call
         return (*self._extra(), *shape)

@@ -26,6 +26,7 @@ TRAIN = ("train", "net.onnx", "--data", "good.npz", "--epochs", "1", "--batch", 
 LEAST = {
     "run": ("good.mlir",),
     "run-program": ("program.py",),
+    "poprun": (),  # what follows the program is the program's
     "build": ("good.mlir", "-o", "built"),
     "check": ("net.onnx",),
     "profile": ("good.mlir",),
