@@ -1,9 +1,9 @@
 """PopART's own tests of operators, run with `populus.popart` as `popart`: how many test functions pass.
 
-    python benchmarks/popart_tests.py /path/to/a/checkout/of/graphcore/popart [FILE ..]
+    python benchmarks/popart_tests.py /path/to/a/checkout/of/graphcore/popart [FILE ..] [--today]
 
-It wants torch and scipy, which are the references of these tests. A function passes when all its cases do. The script is the
-plugin of pytest too.
+It wants torch and scipy, which are the references of these tests, and torch_scatter and torch_spline_conv for some. A function passes when
+all its cases do. References take the older forms of `older_packages.py`, but with --today. The script is the plugin of pytest too.
 """
 
 from __future__ import annotations
@@ -89,27 +89,13 @@ def functions(file: Path) -> list[str]:
     return re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE)
 
 
-def run(checkout: Path, files: list[Path], log: Path) -> None:
-    """Runs the files in one process, and goes on after a file that ends it."""
+def run(checkout: Path, files: list[Path], log: Path, plugins: tuple[str, ...]) -> None:
+    """Runs the files in one process with these plugins, and goes on after a file that ends it."""
     environment = {**os.environ, "POPART_TESTS_LOG": str(log), "PYTHONPATH": f"{Path(__file__).parent}:{checkout / SUITE}"}
     rest = list(files)
     while rest:
-        options = [
-            "-p",
-            "popart_tests",
-            "-p",
-            "comparing",
-            "-q",
-            "-q",
-            "--tb=short",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:randomly",
-            "--continue-on-collection-errors",
-            "-W",
-            "ignore",
-        ]
+        options = [f"-p{name}" for name in (*plugins, "no:cacheprovider", "no:randomly")]
+        options += ["-q", "-q", "--tb=short", "--continue-on-collection-errors", "-W", "ignore"]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *map(str, rest)],
             cwd=checkout,
@@ -136,12 +122,13 @@ def main() -> None:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("files", nargs="*")
     parser.add_argument("--log", type=Path)
+    parser.add_argument("--today", action="store_true", help="references as today's packages compute them")
     given = parser.parse_intermixed_args()  # files may follow an option
     folder = given.checkout.resolve() / SUITE
     every = sorted(f for f in folder.glob("*.py") if functions(f) and (not given.files or f.name in given.files or f.stem in given.files))
     log = given.log or Path(tempfile.mkdtemp()) / "results.jsonl"
     log.write_text("")
-    run(given.checkout.resolve(), every, log)
+    run(given.checkout.resolve(), every, log, ("popart_tests", "comparing", *(() if given.today else ("older_packages",))))
     cases: dict[str, list[tuple[str, str]]] = defaultdict(list)
     broken: dict[str, str] = {}
     for line in log.read_text().splitlines():
