@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -86,9 +86,9 @@ def execute(args: argparse.Namespace) -> int:
         "sizes": dict(found.sizes),
     }
     if args.prove and not missing:
-        result["proofs"] = [asdict(row) for row in _proved(args, console)]
+        result["proofs"] = [asdict(row) for row in _proved(args, found.sizes, console)]
     if args.prove_rewrites and not missing:
-        result["rewrites"] = _rewrites(args, console)
+        result["rewrites"] = _rewrites(args, found.sizes, console)
     write_json(args, result)
     say_written(console, args.json)
     if missing:
@@ -110,33 +110,45 @@ def _of_stablehlo(ctx: Context, path: str) -> list[Row]:
     return rows
 
 
-def _compile(args: argparse.Namespace) -> Program:
+def _compile(args: argparse.Namespace, sizes: Mapping[str, int]) -> Program:
+    """Compiles the model; one that is open for the bucket of sizes at which its nodes were judged."""
     from populus.program.compile import compile
+    from populus.program.open_program import OpenProgram
 
     named = {"target": args.target, "tiles": args.tiles}
     options: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    return compile(args.model, dims=dims_of(args.dim), values=values_of(args.value), load=args.load, host=not args.no_host, **options)
+    program = compile(args.model, dims=dims_of(args.dim), values=values_of(args.value), load=args.load, host=not args.no_host, **options)
+    return program.serving(**sizes) if isinstance(program, OpenProgram) else program
 
 
-def _rewrites(args: argparse.Namespace, console: Console) -> dict[str, Json]:
+def _say_sizes(program: Program, sizes: Mapping[str, int], console: Console) -> None:
+    """Says for which sizes of open dimensions something is proved."""
+    bound = {name: program.source.dims[name] for name in sizes if name in program.source.dims}
+    if bound:
+        at = ", ".join(f"{name} = {n if isinstance(n, int) else f'{n[0]}..{n[1]}'}" for name, n in bound.items())
+        console.print(shown(f"proved for {at} (--dim NAME=LEAST..GREATEST states other sizes)"), soft_wrap=True)
+
+
+def _rewrites(args: argparse.Namespace, sizes: Mapping[str, int], console: Console) -> dict[str, Json]:
     """Compiles the model and proves each rewrite; prints a line for each pattern. Raises PopulusError for one that is refuted."""
     from populus.proof.rewrites import proving_rewrites
 
     with proving_rewrites() as prover:
-        _compile(args)
+        program = _compile(args, sizes)
     for line in prover.lines() or ["no pattern rewrites anything"]:
         console.print(shown(line), soft_wrap=True)
+    _say_sizes(program, sizes, console)
     return {name: {"proved": row.proved, "undecided": [*row.undecided]} for name, row in prover.rows.items()}
 
 
-def _proved(args: argparse.Namespace, console: Console) -> list[ProofRow]:
+def _proved(args: argparse.Namespace, sizes: Mapping[str, int], console: Console) -> list[ProofRow]:
     """Compiles the model, proves each pass and the engine's launches, and prints one table. Raises PopulusError for a refuted one."""
     from populus.proof.launches import RefutedLaunches, prove_launches
     from populus.proof.passes import proving
     from populus.runtime.session import graph_of
 
     with proving(run=False) as prover:
-        program = _compile(args)
+        program = _compile(args, sizes)
     if any(row.passes == "poplar-allocate" for row in prover.rows):
         try:
             prover.rows.append(prove_launches(graph_of(program.module("poplar"))))
@@ -148,6 +160,7 @@ def _proved(args: argparse.Namespace, console: Console) -> list[ProofRow]:
     for row in prover.rows:
         table.add_row(shown(row.passes), row.verdict, f"{row.seconds:.2f}", shown(row.why))
     console.print(table)
+    _say_sizes(program, sizes, console)
     return prover.rows
 
 

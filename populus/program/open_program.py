@@ -183,26 +183,35 @@ class OpenProgram(Program):
         shapes = None if room else self._shapes(inputs)
         if shapes in self._seen:
             return self._seen[shapes], self.keyed(self._seen[shapes])
-        sizes = self._sizes(inputs)
-        key, exact = self._bucket(sizes, room), tuple(sorted(sizes.items()))
-        if self._refusal or key in self._refused or key == exact:
-            key, program = exact, self.keyed(exact)
-        else:
-            try:
-                program = self.keyed(key)
-            except PopulusError as error:
-                program = self.keyed(exact)  # raises for what is wrong with the model at any size
-                self._seen.clear()
-                if isinstance(error, TooLargeError):
-                    self._refused.add(key)
-                else:
-                    self._refusal = str(error)
-                return exact, program
+        key, program = self._serving(self._sizes(inputs), room)
         if shapes is not None:
             if len(self._seen) >= SEEN:
                 self._seen.clear()
             self._seen[shapes] = key
         return key, program
+
+    def serving(self, **sizes: int) -> Program:
+        """Gives the program that `run` uses for inputs of these sizes of dimensions: that of their bucket, if there may be one.
+
+        Raises PopulusError for what is wrong with the model at any size.
+        """
+        return self._serving(sizes, {})[1]
+
+    def _serving(self, sizes: Mapping[str, int], room: Mapping[str, int]) -> tuple[Key, Program]:
+        """Gives the key and the program for sizes."""
+        key, exact = self._bucket(sizes, room), tuple(sorted(sizes.items()))
+        if self._refusal or key in self._refused or key == exact:
+            return exact, self.keyed(exact)
+        try:
+            return key, self.keyed(key)
+        except PopulusError as error:
+            program = self.keyed(exact)  # raises for what is wrong with the model at any size
+            self._seen.clear()
+            if isinstance(error, TooLargeError):
+                self._refused.add(key)
+            else:
+                self._refusal = str(error)
+            return exact, program
 
     def _shapes(self, inputs: Mapping[str, Any]) -> Shapes | None:
         """Gives the shapes of the inputs that have open dimensions; None where one is no array."""

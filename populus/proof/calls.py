@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -102,7 +103,11 @@ class Calls:
         """Gives the results of an op that ONNX defines as a function."""
         block, operands = expanded(op)
         inner = Calls(self.terms, {v: self.of(operand) for v, operand in operands.items()})
-        return inner.block(block)
+        assert block.last_op is not None
+        sizes = [(shape_of(own.type), shape_of(r.type)) for own, r in zip(block.last_op.operands, op.results, strict=True)]
+        if any(math.prod(own) != math.prod(said) for own, said in sizes):
+            raise Undecided("a function whose result has another size")
+        return [self.terms.reshaped(x, *both) for x, both in zip(inner.block(block), sizes)]  # Celu makes a vector of a scalar
 
     def computed(self, op: Operation) -> Sequence[Pieces]:
         """Gives the result of a library call: its families' over whole axes, a later one over an earlier one."""

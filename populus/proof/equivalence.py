@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
@@ -235,7 +236,16 @@ def _converted(to: str, bits: bool, value: np.generic) -> np.generic:
         raise Undecided("bits of a number")
     if to.startswith(("f", "bf")):
         return np.float64(value)
-    return np.bool_(value) if to == "i1" else np.int64(np.trunc(np.float64(value)))
+    if to == "i1":
+        return np.bool_(value)
+    exact = value.dtype.kind in "iu"
+    whole = int(value.item() if exact else np.trunc(np.float64(value)))
+    if (width := re.fullmatch(r"(u?)i(\d+)", to)) is None:
+        raise Undecided(f"a conversion to {to}")
+    low, count = (0 if width[1] else -(1 << (int(width[2]) - 1))), 1 << int(width[2])
+    if not exact and not low <= whole < low + count:
+        raise Undecided(f"a number that {to} does not have")
+    return np.int64((whole - low) % count + low)
 
 
 def _literal(value: float | bool) -> np.generic:

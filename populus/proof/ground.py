@@ -15,6 +15,7 @@ import numpy as np
 from populus.dialects.poplar.affine import Map, Set, depends_on
 from populus.dialects.poplar.points import at_first, pairs, range_of
 from populus.proof.forms import Forms
+from populus.proof.laws import lowest_bits
 from populus.proof.report import Undecided
 from populus.proof.trees import Apply, Converted, Leaf, Number, Pieces, Skeleton, Tree, leaves
 
@@ -74,7 +75,7 @@ class Ground(Forms):
                 value = self.value(self.tree(p.tree, point, p.elements))
                 if value is None:
                     return None
-                found[point] = value
+                found[point] = lowest_bits(value, dtype) if dtype.kind in "iu" and isinstance(value, int) else value
                 left -= 1
         return found if not left else None
 

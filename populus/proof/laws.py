@@ -347,12 +347,19 @@ def _chain(function: str, operands: Sequence[Tree]) -> Tree:
 
 
 def number_as(value: float | int | bool, to: Attribute) -> float | int | bool | None:
-    """Converts a number to an element type; None where the type does not have it."""
+    """Converts a number to an element type, an integer by its lowest bits; None for a float that the type does not have."""
     dtype = dtype_of(to)
     if floating(dtype):
         with np.errstate(all="ignore"):
             return float(np.float64(value).astype(dtype))
     whole = int(value) if math.isfinite(value) else None
-    if dtype.kind not in "iu" or whole is None or not int(np.iinfo(dtype).min) <= whole <= int(np.iinfo(dtype).max):
+    if dtype.kind not in "iu" or whole is None:
         return None
-    return whole
+    wrapped = lowest_bits(whole, dtype)
+    return wrapped if wrapped == whole or isinstance(value, int) else None
+
+
+def lowest_bits(value: int, dtype: np.dtype[Any]) -> int:
+    """Gives the integer of a type that has the lowest bits of another."""
+    low, count = int(np.iinfo(dtype).min), 1 << (8 * dtype.itemsize)
+    return (value - low) % count + low

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from populus.dialects.poplar.affine import Map, Set, box, coordinates, identity, names, read_map, shape_of_box, told_apart, within
+from populus.dialects.poplar.points import TooMany, pairs
 from populus.proof.constants import SAME, Multiple, Size, equal, floating, near, ratio, rounding_of, uniform
 from populus.proof.memo import Algebra, Memo, Once
 from populus.proof.report import Undecided
@@ -291,14 +292,24 @@ class Nodes:
         constants = [(i, j) for i, j in zip(ids, others) if i in self.arrays]
         if by is not None and len(constants) != 1:
             return False
-        relations = (self.do(Map.apply_range, self.do(Map.reverse, x), y) for x, y in zip(mine, its))
-        return all(self.equal_constants(i, j, relation, by) for (i, j), relation in zip(constants, relations))
+        return all(self.equal_constants(i, j, x, y, by) for (i, j), x, y in zip(constants, mine, its))
 
-    def equal_constants(self, a: int, b: int, relation: Map, by: Multiple | None = None) -> bool:
-        """Tells whether constants are equal to rounding where a relation of their elements says so; with `by`, multiples."""
+    def equal_constants(self, a: int, b: int, to_a: Map, to_b: Map, by: Multiple | None = None) -> bool:
+        """Tells whether constants are equal to rounding at the places that maps have for the same; with `by`, multiples."""
+        rounding, x, y = max(self.rounding[a], self.rounding[b]), self.arrays[a], self.arrays[b]
+        alike = by is None and (a == b or x.size == y.size) and self.do(Map.is_equal, to_a, to_b) and self.do(Map.is_single_valued, to_a)
+        if alike and (a == b or self.once.of(("equal", a, b), (), lambda: near(x, y, rounding))):
+            return True
+        if by is None and max(x.size, y.size) <= MOST_LISTED:  # place by place: isl takes long to compose images and shuffled digits
+            try:
+                ours, theirs = self.do(pairs, to_a, MOST_LISTED), self.do(pairs, to_b, MOST_LISTED)
+                both = [(p, q) for at in ours.keys() & theirs.keys() for (p,) in ours[at] for (q,) in theirs[at]]
+                return not both or near(x[[p for p, _ in both]], y[[q for _, q in both]], rounding)
+            except TooMany:
+                pass
+        relation = self.do(Map.apply_range, self.do(Map.reverse, to_a), to_b)
         if by is None and a == b and self.do(Map.is_subset, relation, SAME):
             return True
-        rounding, x, y = max(self.rounding[a], self.rounding[b]), self.arrays[a], self.arrays[b]
         if by is None:
             whole = x.size == y.size and self.do(Map.is_subset, relation, SAME)
             if whole and self.once.of(("equal", a, b), (), lambda: near(x, y, rounding)):
@@ -354,6 +365,7 @@ def close(a: float, b: float) -> bool:
 
 
 MOST_PARTS = 64  # of a sum that are tried
+MOST_LISTED = 4096  # elements of a relation that is compared place by place
 SAMPLES = 61  # bytes of a constant that are compared first
 FLOATS = ("average", "row", "random", "packed_matmul")
 IDEMPOTENT = ("max", "min", "and", "or")

@@ -36,6 +36,7 @@ from populus.proof.trees import (
     form,
     leaves,
     numbers,
+    size,
     skeleton,
 )
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from xdsl.ir import Attribute
 
     Array: TypeAlias = NDArray[Any]
+
+MOST_LEAVES = 2000  # of a formula, which are looked at one by one
 
 
 class Terms(Nodes):
@@ -155,10 +158,7 @@ class Terms(Nodes):
         if a is b or not (a and b):
             return a is b or not (a or b)
         return domain(a).is_equal(domain(b)) and all(
-            both.is_empty() or self.same(p.tree, q.tree, both)
-            for p in a
-            for q in b
-            for both in [p.elements.intersect(q.elements)]
+            both.is_empty() or self.same(p.tree, q.tree, both) for p in a for q in b for both in [p.elements.intersect(q.elements)]
         )
 
     def plain(self, tree: Tree) -> Tree:
@@ -190,7 +190,10 @@ class Terms(Nodes):
                 for p in pieces
                 if not self.do(Set.is_empty, both := self.do(Set.intersect, known, p.elements))
             ]
-        return [Piece(self.do(Set.coalesce, known), self.formula(e, args, floats, known)) for known, args in combined]
+        found = [Piece(self.do(Set.coalesce, known), self.formula(e, args, floats, known)) for known, args in combined]
+        if any(size(p.tree) > MOST_LEAVES for p in found):
+            raise Undecided(f"a formula of more than {MOST_LEAVES} elements")
+        return found
 
     def sealed(self, pieces: Pieces, zeros_vanish: bool = False) -> list[tuple[Map, int]]:
         """Makes each piece a node. Returns for each the map of its elements to the node's index, and the node.

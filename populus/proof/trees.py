@@ -70,6 +70,24 @@ def leaves(tree: Tree) -> Iterator[Leaf]:
             pass
 
 
+def size(tree: Tree) -> int:
+    """Counts the leaves and literals of a tree, each part that it shares as often as it stands there."""
+    known: dict[int, int] = {}
+
+    def count(t: Tree) -> int:
+        match t:
+            case Apply(_, args):
+                if id(t) not in known:
+                    known[id(t)] = sum(map(count, args))
+                return known[id(t)]
+            case Converted(_, _, x):
+                return count(x)
+            case _:
+                return 1
+
+    return count(tree)
+
+
 def skeleton(tree: Tree) -> Skeleton:
     """Gives a tree without its maps, to compare."""
     match tree:

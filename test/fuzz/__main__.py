@@ -56,7 +56,7 @@ def run(fuzzer: Fuzzer, start: int, count: int, seconds: float | None, save: Pat
             path.write_bytes(case.encode(errors="surrogateescape") if isinstance(case, str) else case)
             print(f"{kind}: seed {seed}: {why}")
             print(f"    {path}; again: python test/fuzz {fuzzer.name} --start {seed} --count 1", flush=True)
-        elif kind in ("known", "no oracle"):
+        elif kind in ("known", "no oracle", "undecided"):
             reasons[kind, _general(why)] += 1
         if seconds is not None and time.monotonic() - begun > seconds:
             break

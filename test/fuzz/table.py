@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fuzz import binary_files, codelets, faults, gradients, judging, levels, patterns, stablehlo, states, texts, tile_programs
+from fuzz import binary_files, codelets, faults, gradients, judging, levels, patterns, proofs, stablehlo, states, texts, tile_programs
 from fuzz.children import Outcome
 from fuzz.graphs import graph
 
@@ -78,6 +78,7 @@ TABLE = {
         Fuzzer("graphs-everywhere", "the same on every engine and number of tiles", partial(_graphs, everywhere=True), _model, ".onnx", 0),
         Fuzzer("graphs-native", "the same on the native engine by name, half of them with large values", _native, _native_model, ".onnx"),
         Fuzzer("levels", "every level of random graphs against the one above", _levels, _model, ".onnx"),
+        Fuzzer("proofs", "random graphs proved pass by pass, and run", proofs.judge, _model, ".onnx"),
         Fuzzer("gradients", "gradients of random graphs against differences", gradients.judge, _model, ".onnx"),
         Fuzzer("stablehlo", "random programs of StableHLO against XLA", stablehlo.judge, stablehlo.described, ".mlir"),
         Fuzzer("states", "programs with states in random sequences of calls", states.judge, states.described, ".txt"),

@@ -82,14 +82,13 @@ def _part(n: Node, shape: tuple[int, ...], begins: Sequence[int], steps: Sequenc
 
 def _sliced(n: Node) -> Results:
     shape = n.shape(0)
-    starts, ends, axes = n.ints(1, "starts"), n.ints(2, "ends"), n.ints(3, "axes")
+    starts, axes = n.ints(1, "starts"), n.ints(3, "axes")
     assert starts is not None
-    assert ends is not None
     steps = n.ints(4, "steps") or [1] * len(starts)
-    bounds = [slice(None)] * len(shape)
-    for begin, end, axis, step in zip(starts, ends, range(len(starts)) if axes is None else axes, steps):
-        bounds[axis] = slice(begin, end if step > 0 or end >= -shape[axis] else None, step)  # before the first is open downwards
-    begins, _, by = zip(*(bound.indices(size) for bound, size in zip(bounds, shape))) if shape else ((), (), ())
+    begins, by = [0] * len(shape), [1] * len(shape)  # ends decide the shape, which is known
+    for begin, axis, step in zip(starts, range(len(starts)) if axes is None else axes, steps):
+        size = shape[axis]
+        by[axis], begins[axis] = step, min(max(begin + size if begin < 0 else begin, 0), size - 1 if step < 0 else size)
     return [_part(n, n.full, begins, by)]
 
 
@@ -135,6 +134,8 @@ def _padded(n: Node) -> Results:
 
 
 def _tiled(n: Node) -> Results:
+    if 0 in n.full:
+        return [[]]
     i = names("i", len(n.full))
     to = (f"{v} mod {size}" for v, size in zip(i, n.shape(0)))
     return [n.t.seen(n.x(0), read_map(f"{{ [{', '.join(i)}] -> [{', '.join(to)}] : {within(i, n.full)} }}"))]

@@ -42,12 +42,8 @@ BEFORE: Mapping[str, tuple[str, expr.Expr | None, Callable[[expr.Expr, int], exp
 def _reduction(n: Node) -> Results:
     shape, floats = n.shape(0), is_float(n.element(0))
     axes = n.ints(1, "axes")
-    if not axes:
-        if axes is not None and n.get("noop_with_empty_axes"):
-            return [n.x(0)]
-        if axes is None and n.get("noop_with_empty_axes"):
-            return [n.x(0)]
-        axes = list(range(len(shape)))
+    if not axes:  # over no axes, the formulas of terms and result are left
+        axes = [] if n.get("noop_with_empty_axes") else list(range(len(shape)))
     axes = [a % len(shape) for a in axes]
     op, before, after = BEFORE[n.op.OP_TYPE]
     if n.element(0) == i1:

@@ -98,6 +98,8 @@ def _resized(n: Node) -> Results:
     upsample, policy = n.op.OP_TYPE == "Upsample", n.get("keep_aspect_ratio_policy") or "stretch"
     given = 1 if upsample else 2
     scales = [float(v) for v in n.known(given).reshape(-1)] if n.has(given) and math.prod(n.shape(given)) else None
+    if upsample and n.get("scales") is not None:  # opset 7
+        scales = [float(v) for v in n.get("scales")]
     if scales is not None:
         lengths = [shape[a] * s for a, s in zip(axes, scales)]
     elif policy == "stretch":
