@@ -1,6 +1,6 @@
 """Proofs of whole compiles: for each model and target the passes that are proved, refuted and not decided, and seconds of one core.
 
-    python -m benchmarks.proofs                     # the table of docs/proof.md: nets, layers, loops, steps, on three machines
+    python -m benchmarks.proofs                     # the table of docs/proof-measured.md: nets, layers, loops, steps, on three machines
     python -m benchmarks.proofs --launches          # with the native engine's launches, which are loaded for it
     python -m benchmarks.proofs --quick             # small ones, half a minute
     python -m benchmarks.proofs --nodes 100         # ONNX's node tests, each of which is compiled to tiles; every 100th

@@ -102,6 +102,7 @@ MEASURED = {
     "performance-starting",
     "popart-api",
     "popxl-api",
+    "proof-measured",
     "quality",
     "reliability",
     "seeds",
