@@ -171,7 +171,7 @@ class Session:
             target = self._state(name)
             shape, dtype = self._program.inputs[name]
             if front and array.ndim == len(shape):
-                target = target[tuple(slice(0, n) for n in array.shape)]
+                target = target[(*(slice(0, n) for n in array.shape), ...)]  # of a scalar, too, an array
                 shape = target.shape
             if array.shape != shape or array.dtype != dtype:
                 raise PopulusError(f"state '{name}' is {dtype} {list(shape)}; given is {array.dtype} {list(array.shape)}")

@@ -274,7 +274,7 @@ class Stateful:
             self._session, self._shapes = None, {}
 
     def _front(self, session: Session, name: str) -> NDArray[Any]:
-        return session.state(name)[tuple(slice(0, n) for n in self._shapes[name])].copy()
+        return session.state(name)[(*(slice(0, n) for n in self._shapes[name]), ...)].copy()
 
     def _known(self, name: str) -> None:
         if name not in self.pairs:

@@ -108,6 +108,16 @@ def counter():
     return pjax.jit(lambda s, x: (s + x, s * 1.0), donate_argnums=0)
 
 
+@pytest.mark.parametrize("engine", ["strict", "native"])
+def test_a_donated_scalar_is_counted_on_the_machine(engine):
+    step = pjax.jit(lambda n, x: (n + 1, x * 2), donate_argnums=(0, 1), engine=engine)
+    count, x = np.int32(3), np.ones(4, np.float32)
+    for _ in range(3):
+        count, x = step(count, x)
+    assert isinstance(count, pjax.Resident) and isinstance(np.asarray(count), np.ndarray)
+    assert np.asarray(count).shape == () and np.asarray(count) == 6 and np.asarray(x).tolist() == [8] * 4
+
+
 def test_a_donated_array_is_gone():
     step = counter()
     first, _ = step(np.zeros(2, np.float32), np.ones(2, np.float32))
