@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import numpy as np
 
 import populus
 from benchmarks.stablehlo_tests import as_complex, failure, is_rounding, report
+from populus.compare import xla
 from populus.dialects.signature import input_names, main_of
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of
 from populus.dialects.table import context
@@ -29,9 +29,6 @@ from populus.lowering.stablehlo.importer import read_text
 from populus.lowering.stablehlo.jaxlib_reader import generic_text
 from populus.lowering.stablehlo.refinement import Given, open_sizes
 from populus.lowering.stablehlo.to_popart.conversion import is_complex, part_type
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
-from helpers import xla
 
 SIZES = (4, 3, 6, 5, 8, 12)  # that a dimension may have
 

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
 import populus
 from benchmarks.models import MODELS, NETS
+from populus.compare import xla
 from populus.tools.export import stablehlo
 
 MEASURED = (*NETS, "bert_layer", "gpt_layer", "bert_12")
 
 
 def main() -> None:
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
-    from helpers import xla
-
     print("| net | ops | text MB | export s | differs by |\n|---|---|---|---|---|")
     for name in sys.argv[1:] or MEASURED:
         model = MODELS[name]()

@@ -33,6 +33,16 @@ def generic_text(content: bytes, name: str, given: Given = NOTHING) -> str:
     `given`: sizes of open dimensions, and values of inputs. Raises PopulusError if jaxlib is not installed, or cannot read the
     content, and for what is given and does not fit.
     """
+    module = read_by_jaxlib(content, name, given)
+    try:
+        prepare(module, module.context)
+    except (_mlir("ir").MLIRError, ValueError) as error:
+        raise PopulusError(_message(str(error), name)) from None
+    return printed(module)
+
+
+def read_by_jaxlib(content: bytes, name: str, given: Given = NOTHING) -> Any:
+    """Reads any form as a module of jaxlib, with static shapes as far as `given` states them. Raises PopulusError as `generic_text`."""
     try:
         ir, stablehlo = _mlir("ir"), _mlir("dialects.stablehlo")
     except ImportError:
@@ -46,12 +56,11 @@ def generic_text(content: bytes, name: str, given: Given = NOTHING) -> str:
             module = ir.Module.parse(readable(content.decode()), context)
         if (main := main_of(module)) is not None and (given or any("?" in str(a.type) for a in main.regions[0].blocks[0].arguments)):
             module = refined(ir, module, _input_names(main), given)
-        prepare(module, context)
     except PopulusError as error:
         raise PopulusError(f"{name}: {error}") from None
     except (ir.MLIRError, ValueError) as error:
         raise PopulusError(_message(str(error), name)) from None
-    return printed(module)
+    return module
 
 
 def printed(module: Any) -> str:
@@ -202,3 +211,9 @@ def _place(location: Any) -> str | None:
     if (found := re.match(r'loc\("((?:[^"\\]|\\.)*)"(?::(\d+):(\d+))?', text)) is None:
         return None
     return f":{found[2]}:{found[3]}" if found[2] else found[1]
+
+
+def named_place(location: Any) -> str | None:
+    """Gives the name that a producer gave an op; None for a line of a file."""
+    place = _place(location)
+    return None if place is None or place.startswith(":") else place

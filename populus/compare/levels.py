@@ -1,7 +1,7 @@
 """Runs every level of a program on the same inputs and finds the first place whose value differs from the level above.
 
 Values are compared by place: ops of one ONNX node keep its name through all levels (`traces`). The values of the level `onnx`
-come from ONNX's reference evaluator, which serves as an oracle only.
+come from ONNX's reference evaluator, and those of a file of StableHLO from XLA; both serve as oracles only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from ml_dtypes import finfo
 from numpy.typing import NDArray
 
+from populus.compare.xla import has_stablehlo
+from populus.compare.xla import trace as run_by_xla
 from populus.dialects.support.diagnostics import PopulusError
 from populus.program.open_program import OpenProgram
 from populus.runtime.differences import RTOL, largest_difference
@@ -64,7 +66,8 @@ class Comparison:
 def compare_levels(program: Program, inputs: Mapping[str, Array], rtol: float = RTOL) -> Iterator[Comparison]:
     """Compares each level with the one above it, yielding a Comparison as soon as a level has run.
 
-    `rtol`: tolerance relative to a value's largest element. A level that ONNX's reference cannot run is skipped, with the reason.
+    `rtol`: tolerance relative to a value's largest element. A level that ONNX's reference, or XLA, cannot run is skipped, with the
+    reason.
     Raises PopulusError if another level cannot be run, and for inputs that do not match the model.
     """
     if isinstance(program, OpenProgram):
@@ -80,6 +83,11 @@ def _compare_levels(program: Program, checked: Arrays, handled: Arrays, strings:
     padding = program.signature.padding
     at = {} if padding is None else padding.sizes(checked)
     handled = handled if padding is None else padding.padded(handled, at)
+    if has_stablehlo(program.source):
+        try:
+            above = "stablehlo", _by_xla(program, checked)
+        except PopulusError as error:
+            yield Comparison("stablehlo", "", 0, None, 0.0, str(error))
     for level in program.levels:
         if level == "onnx" and not _has_model(program):
             continue
@@ -143,6 +151,12 @@ def _reference(program: Program, inputs: Mapping[str, Array]) -> Trace:
         if made := [values[o] for o in outputs if o in values]:
             found[name, 0] = [*found.pop((name, 0), []), *made]
     return {**found, **{_output(o.name): [values[o.name]] for o in proto.graph.output if o.name in values}}
+
+
+def _by_xla(program: Program, inputs: Arrays) -> Trace:
+    """Runs the file of StableHLO by XLA."""
+    outputs, found = run_by_xla(program.source, inputs, list(program.signature.outputs))
+    return {**found, **{_output(name): [array] for name, array in outputs.items()}}
 
 
 def _place(node: NodeProto, index: int) -> str:

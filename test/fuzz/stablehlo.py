@@ -18,7 +18,7 @@ from xdsl.ir import Attribute
 
 import populus
 from fuzz.children import Outcome, asking
-from helpers import xla
+from populus.compare import xla
 from populus.dialects.support import shapes
 from populus.dialects.support.element_types import dtype_of, is_float, is_integer, is_unsigned, ui8, ui16, ui32, ui64
 from populus.dialects.table import context
@@ -314,8 +314,8 @@ def combination(p: Program, element: Attribute) -> tuple[str, Value]:
         kind = p.rng.choice(["and", "or"])
         return kind, p.text.constant(np.array(kind == "and"), i1)
     kind = p.rng.choice(["add", "maximum", "minimum", *(["multiply"] if element != bf16 else [])])
-    limits = ml_dtypes.finfo(dtype_of(element)) if is_float(element) else np.iinfo(dtype_of(element))
-    start = {"add": 0, "multiply": 1, "maximum": limits.min, "minimum": limits.max}[kind]
+    least, most = (-np.inf, np.inf) if is_float(element) else (np.iinfo(dtype_of(element)).min, np.iinfo(dtype_of(element)).max)
+    start = {"add": 0, "multiply": 1, "maximum": least, "minimum": most}[kind]  # a start that changes nothing, as reductions ask for
     return kind, p.text.constant(np.array(start, dtype_of(element)), element)
 
 

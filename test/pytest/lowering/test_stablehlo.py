@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import populus
-from helpers import xla
 from helpers.stablehlo_cases import CASES, Array, program
+from populus.compare import xla
 from populus.dialects.table import context
 from populus.lowering.driver.files import read_module
 from populus.lowering.stablehlo import jaxlib_reader

@@ -17,7 +17,7 @@ from populus.runtime.interpreter import run_function
 from populus.tools.export import stablehlo
 
 pytest.importorskip("jax", reason="XLA is the oracle")
-from helpers import xla
+from populus.compare import xla
 
 REFUSED = {
     "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "kernel", "pack", "packed_matmul", "random", "reduce_scatter",
