@@ -119,6 +119,7 @@ PAGES: dict[str, Page] = {
     "docs/vjp.md": Page(
         given=givens.training, before={"onnx-expose-weights{names=": givens.closed}, said={"populus-opt: silent": givens.no_gradient}
     ),
+    "docs/jax.md": Page(needs=("jax", "sklearn", "flax", "optax"), not_run={"pip install": INDEX}),
     "docs/stablehlo.md": Page(
         given=givens.stablehlo,
         needs=("jax", "sklearn"),
