@@ -145,7 +145,7 @@ class Program {
       }
       if (progress) progress(known, h.size ?? known);
     }
-    if (known !== h.size) throw new Error(`the weights have ${known} bytes instead of ${h.size ?? `at least ${HEADER}`}; the file is cut`);
+    if (known !== h.size) throw new Error(`the weights have ${known} bytes instead of ${h.size ?? "more"}; the file is cut`);
     const end = up(at + h.size, 64);
     this.#reserve(end + 128);
     const head = new BigUint64Array(this.#memory.buffer, at, HEADER / 8), sums = head.slice(SUMS, SUMS + 2);
@@ -334,7 +334,7 @@ export async function load(source = new URL(`./${NAME}.wasm`, import.meta.url), 
   if (options.relaxed && !accepted(MADD)) throw new Error("this browser has no relaxed SIMD; Chromium 114 and later have it");
   if (options.relaxed && !both) throw new Error("this build has no relaxed module; build it with --relaxed");
   const stem = bytes ? "" : base.href.replace(/\.wasm$/, "");
-  const module = whole(bytes ? (relaxed ? base.relaxed : base.module) : new URL(`${stem}${relaxed ? `.${RELAXED}wasm` : ".wasm"}`), "the module");
+  const module = whole(bytes ? (relaxed ? base.relaxed : base.module) : new URL(`${stem}.${relaxed ? RELAXED : ""}wasm`), "the module");
   const weights = pieces(bytes ? base.weights : new URL(`${stem}.bin`), "the weights");
   const begun = weights.next(); // while the module comes
   begun.catch(() => {});

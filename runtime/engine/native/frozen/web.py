@@ -6,6 +6,7 @@ import base64
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from string import ascii_letters
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime import built
@@ -90,11 +91,22 @@ def write_web(
         (folder / f"{name}.html").write_text(page, encoding="utf-8")
 
 
+TEXTS = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)""")  # of a script, which stay as they are
+SIGNS = re.compile(r" ?([=+*<>(){}\[\],;:?|&!%/]+|-(?!-)) ?")
+
+
 def compact(script: str) -> str:
-    """Gives a script without what a page need not load: comments, indentation, and blanks around signs in lines without texts."""
-    lines = (re.sub(r"(^|\s)// .*", "", line).strip() for line in script.splitlines())
-    lines = (line if set(line) & set("\"'`/") else re.sub(r" ?([=+*<>(){}\[\],;:?|&!]+) ?", r"\1", line) for line in lines)
-    return "// Populus, Apache-2.0\n" + "\n".join(line for line in lines if line) + "\n"
+    """Gives a script without what a page need not load: comments, indentation, blanks around signs, and the names of private members."""
+    found: list[str] = []
+    for line in script.splitlines():
+        parts = TEXTS.split(re.sub(r"(^|\s)// .*", "", line).strip())
+        if "replace(/" not in line:  # a regular expression
+            assert "`" not in "".join(parts[::2]), line  # one text inside of another
+            parts[::2] = [SIGNS.sub(r"\1", part) for part in parts[::2]]
+        found.append("".join(parts))
+    text = "\n".join(line for line in found if line)
+    private = dict(zip(dict.fromkeys(re.findall(r"#(\w+)", text)), ascii_letters, strict=False))
+    return "// Populus, Apache-2.0\n" + re.sub(r"#(\w+)", lambda name: "#" + private[name[1]], text) + "\n"
 
 
 def single_page(page: str, folder: Path, name: str) -> str:
