@@ -61,7 +61,7 @@ def shipped(proto: onnx.ModelProto, program: populus.Program, folder: Path) -> s
     packed = (folder / "model.bin").stat().st_size
     sizes = f"{sum(map(len, code)) / 1e3:.1f} kB, {sum(len(gzip.compress(part, 9)) for part in code) / 1e3:.1f}"
     graph, form = graph_of(program.module("poplar")), frozen_program(program, "wasm32", {}).form
-    taken = STACK + packed + form.words.nbytes + form.memory
+    taken = STACK + form.at_raw + form.words.nbytes + form.memory
     needed = sum(op.array().nbytes for op in graph.walk() if isinstance(op, ConstOp)) + live_bytes(graph)
     return f"{sizes} | {packed / 1e6:.1f} MB, {packed / max(weights, 1):.2f} | {taken / 1e6:.1f} MB, {taken / needed:.2f}"
 

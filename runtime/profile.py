@@ -65,7 +65,6 @@ from populus.runtime.overlap import waits
 Cycles: TypeAlias = NDArray[np.int64]
 
 
-
 @dataclass(frozen=True)
 class ProfiledStep:
     """The predicted cost of one run of a step, and the number of times that it runs (`count`).

@@ -4,6 +4,10 @@
 
 All numbers are little-endian words of 64 bits, except relocs, which are `number of the word << 2 | base`, of 32 bits: the loader
 replaces or moves that word by the base. Offsets count from the start of the file. `runtime.c` reads the same layout.
+
+A program for wasm32 packs some constants when it is loaded, as a page gets fewer bytes so. They are the file's last, and come to the
+end of the session's memory. The steps from `loading` on pack them into its front, in their order; the rest is zeroed then. Variables
+need most of the memory that packing does, and no constant is written over before it is packed.
 """
 
 from __future__ import annotations
@@ -81,7 +85,8 @@ class Form:
 
     `words`, `places`: (number of a word, base) of those that are places. `memory`: bytes of a session. `tensors`: inputs, outputs
     and states. `texts`: the error of each step that may refuse. `constants`: in order, each at the offset that `place_constants`
-    gives it. `features`: those that the code uses.
+    gives it. `features`: those that the code uses. `loading`: the step from which on loading packs the last `raw` constants into the first
+    `packed` bytes of the session's memory; 0: nothing is packed.
     """
 
     architecture: str
@@ -95,6 +100,9 @@ class Form:
     constants: Sequence[Array]
     kernels: int
     shared: int
+    loading: int = 0
+    raw: int = 0
+    packed: int = 0
     offsets: list[int] = field(default_factory=list[int])
     front: bytes = b""
 
@@ -111,6 +119,11 @@ class Form:
         self._size, self._at_data = begin, -(-(HEAD + at) // PAGE) * PAGE
         content = b"".join(part + bytes(-len(part) % 8) for part in front)
         self.front = content + bytes(self._at_data - HEAD - len(content))
+
+    @property
+    def at_raw(self) -> int:
+        """Offset of the constants that loading packs, which are the file's last; its size if there are none."""
+        return self.offsets[len(self.offsets) - self.raw] if self.raw else self._size
 
     def _front(self) -> tuple[list[bytes], int]:
         """Builds what is between header and constants. Returns its parts, and their bytes."""
@@ -154,7 +167,7 @@ class Form:
         head = [
             MAGIC, VERSION, *np.frombuffer(identity, np.uint64).tolist(), MACHINES[self.architecture], mask, self._size,
             0, 0, self.steps, len(self.words), len(self.places), self.memory, *counts, *self.at, len(self.texts),
-            self._at_data, self.shared, self.kernels,
+            self._at_data, self.shared, self.kernels, self.loading, self.at_raw, self.packed,
         ]  # fmt: skip
         with open(path, "wb") as file:
             file.write(np.array(head, np.uint64).tobytes().ljust(HEAD, b"\0") + self.front)

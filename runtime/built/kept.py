@@ -1,6 +1,6 @@
 """`KeptProgram`: a frozen program that this process runs from Python, without a C compiler, from memory or from its files.
 
-    <name>.bin as `form.py` writes it · <name>.code the kernels as `code.py` writes them
+<name>.bin as `form.py` writes it · <name>.code the kernels as `code.py` writes them
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 const NAME = "@NAME@", RELAXED = "@RELAXED@"; // RELAXED: empty without a relaxed module
 const HEAD = ["magic", "version", "id0", "id1", "machine", "features", "size", "sum0", "sum1", "steps", "words", "relocs", "memory",
-  "inputs", "outputs", "states", "atWords", "atRelocs", "atTensors", "atTexts", "texts", "atData", "shared"];
+  "inputs", "outputs", "states", "atWords", "atRelocs", "atTensors", "atTexts", "texts", "atData", "shared", "kernels", "loading", "atRaw", "packed"];
 const HEADER = 256, PAGE = 65536, IN = 16, OUT = 17, SUMS = 7, RECORD = 56, VERSION = 2n;
 const MAGIC = 0x0073756c75706f70n, MACHINE = 0x6d736177n;
 const FORMS = [["float32", Float32Array], ["uint8", Uint8Array], ["int8", Int8Array], ["uint16", Uint16Array], ["int16", Int16Array],
@@ -115,6 +115,7 @@ class Program {
     p.relaxed = relaxed;
     await p.#store(weights, identity, progress);
     p.#bind();
+    p.#pack();
     p.threads = 1;
     if (team?.size > 1) p.#share(team, compiled);
     return p;
@@ -136,9 +137,9 @@ class Program {
     for await (const piece of weights) {
       let from = 0;
       while (from < piece.length) {
-        const take = Math.min(piece.length - from, (known < HEADER ? HEADER : h.size) - known);
+        const end = known < HEADER ? HEADER : known < h.atRaw ? h.atRaw : h.size, take = Math.min(piece.length - from, end - known);
         if (take <= 0) throw new Error(`the weights have more than ${h.size} bytes; both files come from one build`);
-        new Uint8Array(this.#memory.buffer).set(piece.subarray(from, from + take), at + known);
+        new Uint8Array(this.#memory.buffer).set(piece.subarray(from, from + take), this.#place(known));
         from += take;
         known += take;
         if (known === HEADER) this.#readHead(identity);
@@ -146,19 +147,17 @@ class Program {
       if (progress) progress(known, h.size ?? known);
     }
     if (known !== h.size) throw new Error(`the weights have ${known} bytes instead of ${h.size ?? "more"}; the file is cut`);
-    const end = up(at + h.size, 64);
-    this.#reserve(end + 128);
     const head = new BigUint64Array(this.#memory.buffer, at, HEADER / 8), sums = head.slice(SUMS, SUMS + 2);
     head.fill(0n, SUMS, SUMS + 2);
-    new Uint8Array(this.#memory.buffer).fill(0, end, end + 128);
-    this.#exports.sums(at, BigInt(h.size / 64), end);
-    const found = new BigUint64Array(this.#memory.buffer, end, 16).slice();
+    this.#exports.sums(at, BigInt(h.atRaw / 64), this.#words); // which is 0 as yet
+    this.#exports.sums(this.#place(h.atRaw), BigInt((h.size - h.atRaw) / 64), this.#words);
+    const found = new BigUint64Array(this.#memory.buffer, this.#words, 16).slice();
     if (folded(found.subarray(0, 8)) !== sums[0] || folded(found.subarray(8)) !== sums[1]) throw new Error("the weights are changed; build them again");
-    this.#words = end;
-    const arena = up(end + 8 * h.words, 128);
-    this.#reserve(arena + h.memory);
-    new Uint8Array(this.#memory.buffer).fill(0, end, Math.min(end + 128, this.#memory.buffer.byteLength));
-    h.arena = arena;
+  }
+
+  #place(offset) { // of the file in memory: what loading packs is at its end
+    const h = this.#h;
+    return offset < (h.atRaw ?? HEADER) ? this.#at + offset : h.arena + h.memory - (h.size - offset);
   }
 
   #readHead(identity) {
@@ -166,8 +165,11 @@ class Program {
     HEAD.forEach((name, i) => (h[name] = Number(head[i])));
     if (head[0] !== MAGIC || head[1] !== VERSION || head[4] !== MACHINE) throw new Error("the weights are no file of a program for wasm32");
     if (head[2] !== identity[0] || head[3] !== identity[1]) throw new Error("the weights are those of another module; both come from one build");
-    if (h.size < HEADER || h.size % 64 || h.size > 2 ** 32) throw new Error("the weights are changed; build them again");
-    this.#reserve(this.#at + h.size);
+    const places = [h.size, h.atRaw, h.memory, h.size - h.atRaw].every((n) => n >= 0 && n % 64 === 0) && h.size - h.atRaw <= h.memory;
+    if (!places || h.atRaw < HEADER || h.size > 2 ** 32 || h.words > 2 ** 29) throw new Error("the weights are changed; build them again");
+    this.#words = this.#at + h.atRaw;
+    h.arena = up(this.#words + 8 * Math.max(h.words, 16), 128);
+    this.#reserve(h.arena + h.memory);
   }
 
   #bind() { // adds addresses to the words
@@ -175,8 +177,8 @@ class Program {
     new Uint8Array(buffer).copyWithin(this.#words, at + h.atWords, at + h.atWords + 8 * h.words);
     const low = new Int32Array(buffer, this.#words, 2 * h.words), bases = [1, at, h.arena, this.#words]; // a kernel is a slot of the table, from 1 on
     for (const r of new Uint32Array(buffer, at + h.atRelocs, h.relocs)) {
-      const word = 2 * (r >>> 2);
-      low[word] += bases[r & 3];
+      const word = 2 * (r >>> 2), value = low[word] >>> 0;
+      low[word] = (r & 3) === 1 ? this.#place(value) : value + bases[r & 3];
       low[word + 1] = 0;
     }
     let first = 0;
@@ -185,6 +187,13 @@ class Program {
       this[role] = this.#given(role).map(({ name, type, shape, most }) => Object.freeze({ name, type, shape, ...(shape !== most && { most }) }));
       first += h[role];
     }
+  }
+
+  #pack() { // fills the memory's front from its end, which then is 0
+    const h = this.#h;
+    if (!h.loading) return;
+    this.#walked(h.loading);
+    new Uint8Array(this.#memory.buffer).fill(0, h.arena + h.packed, h.arena + h.memory);
   }
 
   #share(team, module) {

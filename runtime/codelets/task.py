@@ -101,11 +101,18 @@ class Workspace:
         return self.owned[-1]
 
 
+Filling: TypeAlias = "Callable[[Array, Array], Callable[[], None]]"  # of constant elements and new memory: what packs them into it
+
+
 class PackedForms(Protocol):
     """Constants that keep packed forms of themselves, which programs may share."""
 
     def form(self, begin: int, key: Hashable, pack: Callable[[], Array]) -> Array:
         """Gives the form `key` of the elements at the address `begin`. `pack` makes it where there is none."""
+        ...
+
+    def filled(self, source: Array, key: Hashable, room: Callable[[], Array], filling: Filling) -> Array:
+        """Gives the form `key` of constant elements, which a launch fills: `filling(source, room())`."""
         ...
 
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 Mutation: TypeAlias = Callable[[list[str], random.Random], None]
 VALUE, OP = r"%[\w.]+", r"\b[a-z]\w*\.[a-z]\w*\b"
 ELEMENTS = ("f32", "f16", "i32", "i64", "ui8", "i8", "i1", "f64", "bf16")
-ODD = ("true", "unit", "[]", "{}", "-1", "1.0e+39", "0x7FC00000", "\"\"", "dense<>", "none", "!", "%", "@main", "()", "tensor<*xf32>")
+ODD = ("true", "unit", "[]", "{}", "-1", "1.0e+39", "0x7FC00000", '""', "dense<>", "none", "!", "%", "@main", "()", "tensor<*xf32>")
 
 
 def changed(lines: list[str], rng: random.Random, mutations: Sequence[Mutation]) -> str:

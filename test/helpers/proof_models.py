@@ -18,9 +18,7 @@ def _ints(g: Graph, *values: int) -> str:
 def _model(g: Graph, y: str, shape: list[int], **inputs: list[int]) -> onnx.ModelProto:
     g.nodes.append(onnx.helper.make_node("Identity", [y], ["y"], name="y"))
     info = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(
-        g.nodes, "model", [info(n, 1, s) for n, s in inputs.items()], [info("y", 1, shape)], g.initializers
-    )
+    graph = onnx.helper.make_graph(g.nodes, "model", [info(n, 1, s) for n, s in inputs.items()], [info("y", 1, shape)], g.initializers)
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
     onnx.checker.check_model(model)
     return model

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
-needs_mpi = pytest.mark.skipif(
-    MPIEXEC is None or importlib.util.find_spec("mpi4py") is None, reason="mpiexec and mpi4py are not installed"
-)
+needs_mpi = pytest.mark.skipif(MPIEXEC is None or importlib.util.find_spec("mpi4py") is None, reason="mpiexec and mpi4py are not installed")
 
 
 def mpiexec(ranks: int, *command: object, timeout: float = 120, left: bool = False) -> subprocess.CompletedProcess[str]:

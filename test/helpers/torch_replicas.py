@@ -53,9 +53,7 @@ def net(norm=False, dropout=0.0):
     return Net(norm, dropout).train()
 
 
-def trained(
-    replicas=1, parts=1, iterations=1, calls=4, kind="Mean", optimizer="momentum", mode="All", norm=False, dropout=0.0, clip=None
-):
+def trained(replicas=1, parts=1, iterations=1, calls=4, kind="Mean", optimizer="momentum", mode="All", norm=False, dropout=0.0, clip=None):
     """Trains for so many calls; gives all losses, and the module's tensors by name. `clip`: the largest norm of the gradients."""
     module = net(norm, dropout)
     options = poptorch.Options().deviceIterations(iterations).replicationFactor(replicas).randomSeed(7)

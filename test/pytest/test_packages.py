@@ -28,7 +28,9 @@ NOTHING_TO_RUN = (
     "docs/poptorch-compatibility.md",
     "docs/reliability.md",
     "dialects/README.md",
-    "test/README.md", "test/triples/README.md")
+    "test/README.md",
+    "test/triples/README.md",
+)
 PARTS = ("populus", "dialects", "lowering", "runtime", "tools")
 BESIDE = ("test", "docs", "examples", "benchmarks")  # of the source distribution, and not of the wheel
 SOURCES = (

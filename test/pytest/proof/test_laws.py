@@ -107,9 +107,7 @@ def test_a_part_of_joined_products_is_the_product_whose_weights_it_has(begin):
     t, a, b = Terms(), weights(4, 3), weights(4, 5, seed=1)
     first, second = product(t, a), product(t, b)
     joined = product(t, np.concatenate([a, b * np.float32(2)], axis=1))
-    left, right = (
-        t.seen(joined, read_map(f"{{ [j] -> [j + {at}] : 0 <= j < {n} }}")) for at, n in ((min(begin, 3), 3), (3, 5))
-    )
+    left, right = (t.seen(joined, read_map(f"{{ [j] -> [j + {at}] : 0 <= j < {n} }}")) for at, n in ((min(begin, 3), 3), (3, 5)))
     doubled = t.elementwise(expr.Arg(1) * 2.0, box((5,)), [second], True)
     assert compare(t, {"y": (doubled, (5,))}, {"y": (right, (5,))}).verdict == PROVED
     verdict = compare(t, {"y": (first, (3,))}, {"y": (left, (3,))}).verdict

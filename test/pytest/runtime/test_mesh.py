@@ -165,7 +165,7 @@ def test_a_transfer_has_latency_and_the_slower_of_rate_and_requests():
     assert transfer(2048 * 100, N150, many=True) == np.ceil(400 + 2048 * 100 / 27.4)
 
 
-OWN = '''
+OWN = """
 from populus.dialects.poplar.machine import KIB, machine
 
 SHARED = dict(
@@ -177,7 +177,7 @@ EDGE = machine(
     dram_write_bytes=30, dram_stream_bytes=40, dram_cycles=300, **SHARED,
 )
 RING = machine(kind="mesh", name="ring12", tiles=12, grid=(12, 1), tile_bytes=1536 * KIB, **SHARED)
-'''
+"""
 
 
 @pytest.fixture

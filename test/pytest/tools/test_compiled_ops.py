@@ -86,7 +86,7 @@ def test_a_header_outside_of_the_folder_is_not_read(tmp_path):
 
 def test_text_of_c_plus_plus_stays_text(tmp_path):
     """A name with a backslash or a quote would end the string of Python that it is in."""
-    (tmp_path / "names.hpp").write_text(NAMES.replace("org.mine", "org\\\\").replace('"BestRow"', "\"Best'Row\""))
+    (tmp_path / "names.hpp").write_text(NAMES.replace("org.mine", "org\\\\").replace('"BestRow"', '"Best\'Row"'))
     (tmp_path / "ops.cpp").write_text(OPS)
     assert registered(tmp_path / "ops.cpp") == []
 

@@ -5,8 +5,9 @@ Nothing runs but the packing of constants, so the program may be for a CPU that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,14 @@ from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
 from populus.runtime.built.form import ALIGNMENT, FEATURES, MACHINES, Base, Form, Tensor
 from populus.runtime.built.steps import IN, OUT, SHARED
-from populus.runtime.codelets.task import Run
-from populus.runtime.engine.native.codegen.cpu import Machine, machine
+from populus.runtime.codelets.task import Filling, Run
+from populus.runtime.engine.native.codegen.cpu import WASM, Machine, machine
 from populus.runtime.engine.native.codegen.jit import Kernel, library_of
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.assembly import assembled
-from populus.runtime.engine.native.run.image import Block, Region, Transfer
+from populus.runtime.engine.native.run.constants import Constants
+from populus.runtime.engine.native.run.image import Block, Blocks, Region, Transfer
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.program import BlockNode, LoadedProgram, StepNode
 from populus.runtime.tasks import with_tasks
@@ -40,6 +42,25 @@ Types = Mapping[str, "tuple[tuple[int, ...], np.dtype[Any]]"]
 CONVERTED = {("int64", "int32"), ("uint64", "uint32"), ("float64", "float32")}
 THREADS = 2  # that a program is cut for by default, on every machine
 SMALL = 1 << 20  # bytes of constants that are kept once if their content is equal
+
+
+class LoadedConstants(Constants):
+    """Constants of a program that packs some when it is loaded. `filling`: by source and form the elements, their form and the launch."""
+
+    def __init__(self, host: Machine):
+        super().__init__(host)
+        self.filling: dict[Hashable, tuple[Array, Array, Launch]] = {}
+
+    def filled(self, source: Array, key: Hashable, room: Callable[[], Array], filling: Filling) -> Array:
+        place = source.ctypes.data, key
+        if place not in self.filling:
+            if (storage := self.holder(source.ctypes.data)) is not None:
+                self.array(storage)  # has content from here on
+            dense, made = np.array(source, order="C"), room()
+            launch = filling(dense, made)
+            assert isinstance(launch, Launch), launch
+            self.filling[place] = dense, made, launch
+        return self.filling[place][1]
 
 
 class FreezingProgram(NativeProgram):
@@ -64,11 +85,25 @@ class FreezingProgram(NativeProgram):
         runs = self.plan.architecture == here.architecture and self.plan.enabled <= here.enabled
         self.library = library_of(self.plan, None if runs else here)
 
+    def stores(self) -> type[Constants]:
+        return LoadedConstants if self.plan.architecture == WASM else Constants  # a library's file is mapped, and is not to be written
+
     def load(self) -> None:
         LoadedProgram.load(self)
         self.body = BlockNode([self.body, *self._committed()])
-        self.table, self.times = assembled(self.library, self.body, self.blocks())
+        self.table, self.times = assembled(self.library, self.body, self.blocks(), [launch for _, _, launch in self.filling()])
         self.constants.release_all(set(self._memory))
+
+    def filling(self) -> list[tuple[Array, Array, Launch]]:
+        """Lists constants that loading packs: their elements, their packed form, and the launch that makes it."""
+        return list(self.constants.filling.values()) if isinstance(self.constants, LoadedConstants) else []
+
+    def blocks(self) -> Blocks:
+        blocks = super().blocks()
+        for source, room, _ in self.filling():
+            blocks.add(Region.RAW, source)
+            blocks.add(Region.PACKED, room)
+        return blocks
 
     # -- steps
 
@@ -193,6 +228,10 @@ def freeze(graph: GraphOp, plan: Machine, inputs: Types, outputs: Types, states:
     return _Layout(program).frozen(*tensors, inputs)
 
 
+def _aligned(bytes: int) -> int:
+    return -(-bytes // ALIGNMENT) * ALIGNMENT
+
+
 class _Layout:
     """Offsets of a frozen program's memories."""
 
@@ -200,16 +239,37 @@ class _Layout:
         self.program, self.image = program, program.table.image
         self.constants: list[Array] = []
         self._known: dict[bytes, int] = {}
-        self.memory = program.arena_bytes
-        self._at: dict[int, int] = {}  # offset of a block of places in the memory
+        self._at: dict[int, int] = {}  # offset of a block in the memory
+        self._raw: dict[int, int] = {}  # number of a block of constants that are packed, after all others
+        self.memory = 0
+        self._place_packed()
+        self._arena = self.packed = self._reserve(0) if self._raw else 0
+        self.memory = self._arena + program.arena_bytes
         for target in self.image.targets:
             if isinstance(target, Block) and target.region is Region.PLACES:
                 assert not target.memory.any(), target
                 self._at[id(target)] = self._reserve(target.memory.nbytes)
         self._workspace = self._reserve(program.workspace.needed)
+        self._hold_raw()
+
+    def _place_packed(self) -> None:
+        """Places what loading packs at the front of the memory, and numbers what it is packed from."""
+        blocks = {t.address: t for t in self.image.targets if isinstance(t, Block)}
+        for source, room, _ in self.program.filling():
+            self._raw[source.ctypes.data] = len(self._raw)
+            self._at[id(blocks[room.ctypes.data])] = self._reserve(room.nbytes)
+
+    def _hold_raw(self) -> None:
+        """Makes the memory so large that its end holds all that is packed, and no part of it is written over before it is read."""
+        filling = self.program.filling()
+        begins = list(accumulate((_aligned(source.nbytes) for source, _, _ in filling), initial=0))
+        blocks = {t.address: t for t in self.image.targets if isinstance(t, Block)}
+        for (_, room, _), begin in zip(filling, begins):
+            self.memory = max(self.memory, self._at[id(blocks[room.ctypes.data])] + room.nbytes + begins[-1] - begin)
+        self.memory = _aligned(self.memory)
 
     def _reserve(self, bytes: int) -> int:
-        at = -(-self.memory // ALIGNMENT) * ALIGNMENT
+        at = _aligned(self.memory)
         self.memory = at + max(bytes, 8)
         return at
 
@@ -227,9 +287,11 @@ class _Layout:
         match block.region:
             case Region.DATA:
                 return Base.DATA, 0, self._constant(block.memory)
+            case Region.RAW:
+                return Base.DATA, 0, -1 - self._raw[block.address]
             case Region.ARENA:
-                return Base.MEMORY, 0, None
-            case Region.PLACES:
+                return Base.MEMORY, self._arena, None
+            case Region.PLACES | Region.PACKED:
                 return Base.MEMORY, self._at[id(block)], None
             case Region.WORKSPACE:
                 return Base.MEMORY, self._workspace, None
@@ -256,12 +318,13 @@ class _Layout:
             words[at] += offset
             places.append((at, base))
             if constant is not None:
-                in_constants[at] = constant
+                in_constants[at] = constant if constant >= 0 else len(self.constants) - 1 - constant
         texts = {n: program.refusals.get(id(launch), "") for n, launch in program.table.launches.items() if launch.refused is not None}
         plan = program.plan
         form = Form(
             plan.architecture, plan.enabled & frozenset(FEATURES[plan.architecture]), image.steps, words, places, self.memory,
-            (inputs, outputs, self._states(types)), texts, self.constants, len(kernels), self._shared(),
+            (inputs, outputs, self._states(types)), texts, [*self.constants, *(source for source, _, _ in program.filling())], len(kernels),
+            self._shared(), program.table.end + 1 if self._raw else 0, len(self._raw), self.packed,
         )  # fmt: skip
         form.close(in_constants)
         return Frozen(form, tuple(kernels), plan, in_constants, program.unchanged)
@@ -274,7 +337,7 @@ class _Layout:
             block, offset = self.program.blocks().of(array)
             assert block.region is Region.ARENA, name
             shape, dtype = types[name]
-            found.append(Tensor(name, dtype.name, shape, array.dtype.name, offset))
+            found.append(Tensor(name, dtype.name, shape, array.dtype.name, self._arena + offset))
         return found
 
     def _shared(self) -> int:

@@ -68,7 +68,7 @@ def write_web(
     Raises PopulusError for a program that 4 GiB of memory do not hold.
     """
     identity = write_weights(frozen, folder, name)
-    bytes = (folder / f"{name}.bin").stat().st_size + frozen.form.memory + frozen.form.words.nbytes + threads * STACK
+    bytes = frozen.form.at_raw + frozen.form.memory + frozen.form.words.nbytes + threads * STACK
     needed = STACK + bytes
     if needed >= MOST:
         raise PopulusError(f"the program needs {needed / 1e9:.1f} GB of memory; wasm32 has 4.3 GB")

@@ -202,9 +202,7 @@ def _store_rows(
                 f.store(vector, value, place, item)
 
 
-def _store_columns(
-    f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str], cut: _Cut, ending: Ending | None
-) -> None:
+def _store_columns(f: Function, rows: int, vectors: int, lanes: int, type: str, sums: list[str], cut: _Cut, ending: Ending | None) -> None:
     """Stores the block transposed, so that each column becomes `rows` adjacent elements.
 
     It interleaves rows 0 and n/2, 1 and n/2 + 1, ...; after log2(n) rounds for n rows the elements are in order of

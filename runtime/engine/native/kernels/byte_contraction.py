@@ -282,9 +282,7 @@ class ByteProduct:
             kernel = byte_tile_blocks.kernel(formula is not None, self.signed)
             return Launch(self.library, kernel, [*args, *(formula.arguments() if formula else ())], units, work)
         parts, high, tall = shares(m, byte_dots.block_of(self.library.host)[0])
-        kernels = [
-            block_kernel(max(r, 1), max(v, 1), self.signed, self.few) for v in (p.broad, p.broad - 1) for r in (high, high - 1)
-        ]
+        kernels = [block_kernel(max(r, 1), max(v, 1), self.signed, self.few) for v in (p.broad, p.broad - 1) for r in (high, high - 1)]
         # Sizes that do not occur are not compiled.
         if tall == parts:
             kernels[1], kernels[3] = kernels[0], kernels[2]

@@ -166,5 +166,3 @@ def asin(f: ElementOps, x: SSAValue) -> SSAValue:
 def acos(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes the angle of a cosine."""
     return f.op(arith.TruncFOp(f.sub(f.constant(pymath.pi / 2, f64), _asin(f, x)), f32))
-
-

@@ -288,9 +288,11 @@ def _pool(library: Library, task: Task) -> list[Launch] | None:
     axes = [
         _Axis(y.shape[2 + d], task.size(f"k{d}"), w.stride, w.dilation, field.pads[2 + d][0], x.shape[2 + d]) for d, w in enumerate(windows)
     ]
-    counts: NDArray[Any] = _counts(task, 0)
-    for d in range(1, spatial):
-        counts = np.multiply.outer(counts, _counts(task, d))
+    counts: NDArray[Any] = np.zeros(0)
+    if kind == "average":
+        counts = _counts(task, 0)
+        for d in range(1, spatial):
+            counts = np.multiply.outer(counts, _counts(task, d))
     if spatial == 1:
         x, y = x[:, :, None], y[:, :, None]
         axes.insert(0, _Axis(1, 1, 1, 1, 0, 1))

@@ -160,9 +160,7 @@ def acosh(f: ElementOps, x: SSAValue) -> SSAValue:
 def atanh(f: ElementOps, x: SSAValue) -> SSAValue:
     """Computes log((1 + x) / (1 - x)) / 2; NaN beyond 1."""
     one = f.constant(1.0, f64)
-    return _of_f32(
-        f, x, 1e-3, (1 / 3, 0.0, 1.0), lambda w: _halved(f, log(f, f.op(arith.DivfOp(f.add(one, w), f.sub(one, w)))))
-    )
+    return _of_f32(f, x, 1e-3, (1 / 3, 0.0, 1.0), lambda w: _halved(f, log(f, f.op(arith.DivfOp(f.add(one, w), f.sub(one, w))))))
 
 
 def _halved(f: ElementOps, x: SSAValue) -> SSAValue:

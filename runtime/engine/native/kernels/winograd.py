@@ -364,22 +364,20 @@ def winograd(library: Library, task: Task, slices: Slices | None = None, formula
     s = _Sizes(tile, x.shape[1], y.shape[1], -(-y.shape[2] // tile), -(-y.shape[3] // tile), library)
     launches: list[Launch] = []
 
-    def packing(room: Array) -> Launch:
+    def packing(w: Array, room: Array) -> Launch:
         args = [w, room, s.ic, *w.strides, s.u_plane, s.channels.wide, s.channels.broad]
         return Launch(library, weights_kernel(tile), args, s.channels.parts, room.size)
 
     if field_w.constant:
-
-        def pack() -> Array:
-            room = lines(s.points * s.oc * s.ic, np.float32)
-            packing(room)()
-            return room
-
         key = ("winograd", tile, s.channels, w.shape, w.strides)
-        u = pack() if task.constants is None else task.constants.form(w.ctypes.data, key, pack)
+        room = partial(lines, s.points * s.oc * s.ic, np.float32)
+        if task.constants is None:
+            packing(w, u := room())()
+        else:
+            u = task.constants.filled(w, key, room, packing)
     else:
         u = task.scratch((s.points * s.oc * s.ic,), np.float32)
-        launches.append(packing(u))
+        launches.append(packing(w, u))
     return [*launches, *_launches(library, task, s, x, u, y, ended[0] if ended else None, formula)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -21,12 +21,16 @@ from populus.runtime.engine.program import BlockNode, CallNode, IfNode, Node, Re
 Array = NDArray[Any]
 
 
-def assembled(library: Library, body: BlockNode, blocks: Blocks) -> tuple[Table, list[int]]:
-    """Assembles the table of a program whose memories are `blocks`. Returns it, and the estimated number of runs of each step."""
+def assembled(library: Library, body: BlockNode, blocks: Blocks, loading: Sequence[Launch] = ()) -> tuple[Table, list[int]]:
+    """Assembles the table of a program whose memories are `blocks`. Returns it, and the estimated number of runs of each step.
+
+    `loading`: launches of its loading.
+    """
     assembler = _Assembler(library, blocks)
     assembler.node(body)
     assembler.functions()
-    assembler.table.finish()
+    assembler.table.finish(loading)
+    assembler.times += [0] * (len(assembler.table) - len(assembler.times))
     return assembler.table, assembler.times
 
 

@@ -18,6 +18,7 @@ from populus.dialects.data import TABLE, StoredAttr
 from populus.dialects.poplar.memory import ConstOp, StorageOp
 from populus.dialects.support.element_types import dtype_of
 from populus.dialects.support.mmap_file import mapped
+from populus.runtime.codelets.task import Filling
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.kernels.panels import Packed
 
@@ -52,7 +53,7 @@ class Constants:
 
     def form(self, begin: int, key: Hashable, pack: Callable[[], Array]) -> Array:
         """Gives the form `key` of the elements at the address `begin`, which `pack` makes unless a program has it."""
-        storage = next((s for s, a in self._arrays.items() if a.ctypes.data <= begin < a.ctypes.data + a.nbytes), None)
+        storage = self.holder(begin)
         if storage is None or not isinstance(storage.value, StoredAttr):
             return pack()
         # Each CPU packs in its own way: a program that is built for another one shares no form with one that runs here.
@@ -62,6 +63,20 @@ class Constants:
             self._fill(storage)
             found = forms[place] = pack()
         return found
+
+    def filled(self, source: Array, key: Hashable, room: Callable[[], Array], filling: Filling) -> Array:
+        """Gives the form `key` of constant elements, which a launch fills: `filling(source, room())`."""
+
+        def pack() -> Array:
+            made = room()
+            filling(source, made)()
+            return made
+
+        return self.form(source.ctypes.data, key, pack)
+
+    def holder(self, begin: int) -> ConstOp | None:
+        """Finds the constant at an address."""
+        return next((s for s, a in self._arrays.items() if a.ctypes.data <= begin < a.ctypes.data + a.nbytes), None)
 
     def _fill(self, storage: ConstOp) -> None:
         """Gives a hollow array its content."""

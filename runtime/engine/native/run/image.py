@@ -25,9 +25,12 @@ Word: TypeAlias = int | Array | Kernel
 
 
 class Region(IntEnum):
-    """Kind of memory: constants, variables, scratch memory of one task, and what belongs to a launch or a loop from run to run."""
+    """Kind of memory: constants, variables, scratch memory of one task, and what belongs to a launch or a loop from run to run.
 
-    DATA, ARENA, WORKSPACE, PLACES = range(4)
+    In a program that packs constants when it is loaded, RAW is what it packs, and PACKED what it gets.
+    """
+
+    DATA, ARENA, WORKSPACE, PLACES, RAW, PACKED = range(6)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +97,8 @@ class Transfer:
 
 OWN = "words"  # the target of places in the words themselves
 Target: TypeAlias = "Kernel | Block | str"
+
+
 class Image:
     """Words of a program, and which of them are places.
 

@@ -73,7 +73,7 @@ class NativeProgram(NumpyProgram):
         self._touching: dict[StorageOp, set[Operation]] | None = None
         self._shown: dict[StorageOp, SSAValue] = {}  # arguments bound to a stored constant
         self._unbound: dict[ConstOp, set[Operation]] = {}  # readers of a constant that are not bound yet
-        self.constants = Constants(self.library.host)
+        self.constants = self.stores()(self.library.host)
         self.check: LaunchCheck | None = None
         super().__init__(graph, views, states)
 
@@ -82,6 +82,10 @@ class NativeProgram(NumpyProgram):
         self.library = library(cpu)
         self.threads = threads_of(threads)
         self.team = team(self.library, self.threads)
+
+    def stores(self) -> type[Constants]:
+        """Names the class of the program's constants."""
+        return Constants
 
     def load(self) -> None:
         self.workspace.busy = self.workspace.own(8).view(np.int64)

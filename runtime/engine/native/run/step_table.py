@@ -18,6 +18,7 @@ from populus.runtime.engine.native.run.sharing import Sharing, simulated
 
 Array = NDArray[Any]
 
+
 class Table:
     """Steps of a walk. Python's steps are STOPs, after which the walk resumes."""
 
@@ -64,9 +65,13 @@ class Table:
         row += [0] * (position + 1 - len(row))
         row[position] = to
 
-    def finish(self) -> None:
-        """Ends the table: its image is whole then."""
+    def finish(self, loading: Sequence[Launch] = ()) -> None:
+        """Ends the table: its image is whole then. `loading`: launches after its end, which a program's loading runs."""
         self.end = self.step(Step.STOP)
+        for launch in loading:
+            self.launch(launch, "loading")
+        if loading:
+            self.step(Step.STOP)
         self.image = Image(self._rows, self.launches, self._blocks)
 
     def bind(self, threads: int, times: Sequence[int], scratch: Array) -> None:
