@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--optimise", metavar="AIM", help="cycles, memory, or balanced (default): what plans of products and convolutions spare")
     add("--dim", action="append", default=[], metavar="NAME=N", help="size of a symbolic dimension")
     add("--value", action="append", default=[], metavar="NAME=V", help="make an input a constant, such as one that decides a branch")
+    add("--plans", type=whole(1), default=1, metavar="K", help="try the K best plans of each op together: a search in each point (1)")
     add("--plan", metavar="FILE", help="plans of products and convolutions by name, as populus profile --plan-to writes them")
     add("--pipeline", default="inference", metavar="NAME|FILE", help="the passes: inference (default), inference-plain, or a file")
     add("--load", action="append", default=[], metavar="FILE.py", help="load ops, passes and machines from a Python file")
@@ -104,7 +105,21 @@ def execute(args: argparse.Namespace) -> int:
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """Gives the keywords of `explore`. Raises UsageError for texts that cannot be read."""
-    names = ("machine", "equal", "fit", "points", "search", "seed", "processes", "log", "resume", "technology", "partials", "optimise")
+    names = (
+        "machine",
+        "equal",
+        "fit",
+        "points",
+        "search",
+        "seed",
+        "processes",
+        "log",
+        "resume",
+        "technology",
+        "partials",
+        "optimise",
+        "plans",
+    )
     given = {name: getattr(args, name) for name in (*names, "pipeline", "plan", "load")}
     return {
         **given,
@@ -194,7 +209,8 @@ def _report(console: Terminal, found: Exploration, seconds: float) -> None:
         reused.update(point["reuse"])
     console.print(
         f"levels above the tiles: {reused['levels_made']:,} made, {reused['levels_kept']:,} kept; "
-        f"plans: {reused['plans_made']:,} made, {reused['plans_kept']:,} kept",
+        f"plans: {reused['plans_made']:,} made, {reused['plans_kept']:,} kept"
+        + (f"; {reused['trials']:,} programs with other plans" if reused["trials"] else ""),
         markup=False,
     )
     faults = Counter(why for point in found.points if (why := found.fault(point)) is not None)

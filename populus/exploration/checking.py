@@ -13,7 +13,10 @@ from populus.exploration.chips import Chips
 from populus.exploration.explore import Exploration
 from populus.exploration.measure import Model
 from populus.exploration.space import text_of
+from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.poplar.plan.stated import as_option, parse
 from populus.program.compile import compiled
+from populus.program.options import CompileOptions, stated_in
 from populus.runtime.differences import RTOL, largest_difference
 
 FEW = 8  # tiles of the strict engine's run
@@ -51,16 +54,22 @@ def _of_point(found: Exploration, number: int, model: Model) -> list[Check]:
     inputs = whole.signature.random(found.request.seed)
     expected, types = whole.run_at("popart", inputs), whole.signature.outputs
 
+    point = next(p for p in found.points if p["point"] == number)
+    plans = {int(entry["stage"]): entry["plans"] for entry in point.get("plans", ()) if entry["model"] == model.name}
+
     def chips(engine: str, spec: Spec) -> Chips:
-        """Compiles a point's programs for an engine and a machine."""
-        options = (space.compiling(settings, chip) for chip in range(tensor * stages))
+        """Compiles a point's programs for an engine and a machine; with the point's plans if it is the point's machine."""
+        options = (
+            with_plans(space.compiling(settings, chip), plans.get(chip // tensor, "") if spec is own else "")
+            for chip in range(tensor * stages)
+        )
         return Chips([compiled(model.model, replace(o, level="poplar", engine=engine, target=text_of(spec))) for o in options], tensor)
 
     own = space.machine(settings)
     few = _few(own)
     native = chips("native", own)
     runs = [("native", own, native.run(inputs, types)), ("strict", few, chips("strict", few).run(inputs, types))]
-    memory = next(p for p in found.points if p["point"] == number)["measures"]["memory"]
+    memory = point["measures"]["memory"]
     needed = max(int(program.profile().summary["peak_tile_bytes"]) for program in native.programs)
     checks: list[Check] = []
     for engine, spec, outputs in runs:
@@ -70,6 +79,15 @@ def _of_point(found: Exploration, number: int, model: Model) -> list[Check]:
             fault = f"needs {needed:,} bytes of a tile, and {memory:,} were measured"
         checks.append(Check(number, model.name, engine, spec.target().tiles, far, fault))
     return checks
+
+
+def with_plans(options: CompileOptions, plans: str) -> CompileOptions:
+    """Adds plans, as text, to those that options state."""
+    if not plans:
+        return options
+    stated = (*(() if options.plan is None else stated_in(options.plan)), *parse(plans))
+    assert isinstance(options.pipeline, Pipeline), options.pipeline
+    return replace(options, plan=None, pipeline=options.pipeline.with_options("poplin-to-poplar", plans=as_option(stated)))
 
 
 def _few(spec: Spec) -> Spec:

@@ -46,7 +46,8 @@ class Request:
     `minimise`: measures that make the front. `fit`: only programs that keep all their data on the tiles. `latency`: most seconds of the
     mix. `power`: most watts. `points`: most points. `search`: `all`, `random` or `optuna`; by default all of a space that is small enough,
     else Optuna. `seed`: of the search. `processes`: default, one for each CPU. `log`: a file that keeps each point as soon as it is there.
-    `resume`: goes on with that file. `progress`: called with the points that are there, those asked for, and the last one.
+    `resume`: goes on with that file. `plans`: of each product and convolution, the best plans that are tried together. `progress`: called
+    with the points that are there, those asked for, and the last one.
     """
 
     minimise: Sequence[str] = ("cycles", "memory")
@@ -59,6 +60,7 @@ class Request:
     processes: int | None = None
     log: str | os.PathLike[str] | None = None
     resume: bool = False
+    plans: int = 1
     progress: Callable[[int, int, Point], None] | None = None
 
     def check(self) -> None:
@@ -68,7 +70,7 @@ class Request:
                 raise PopulusError(f"minimise: no measure '{name}'{did_you_mean(name, LESS)}")
         if not self.minimise or len(set(self.minimise)) != len(self.minimise):
             raise PopulusError(f"minimise: {', '.join(self.minimise) or 'nothing'}; expected one measure or several, each once")
-        for name in ("points", "processes"):
+        for name in ("points", "processes", "plans"):
             if (n := getattr(self, name)) is not None and n < 1:
                 raise PopulusError(f"{name} = {n}; expected at least 1")
         for name in ("latency", "power"):
@@ -139,6 +141,8 @@ class Exploration:
             row: dict[str, Any] = {"point": point["point"], "settings": settings, "front": point["point"] in front}
             if "measures" in point:
                 row |= {"target": self.machine(point["point"]), "measures": {name: point["measures"][name] for name in MEASURES}}
+            if "plans" in point:
+                row["plans"] = point["plans"]
             if (why := self.fault(point)) is not None:
                 row["why"] = why
             rows.append(row)
@@ -249,7 +253,8 @@ def explore(models: object, *, machine: str = "gc200", vary: Mapping[str, Any] |
     compile_options = CompileOptions(target=machine, **{k: v for k, v in options.items() if k in compiling})
     compile_options.extensions()  # a loaded file may define the machine
     space = space_of(machine, vary or {}, compile_options, options.get("equal"), options.get("technology"))
-    return explored(Bench(mix, space), request)
+    spared = "peak_tile_bytes" if request.minimise[0] == "memory" else "cycles"
+    return explored(Bench(mix, space, plans=request.plans, spared=spared), request)
 
 
 def space_of(
@@ -334,6 +339,7 @@ def key_of(bench: Bench) -> str:
     given += [f"{a.name} {a.values}" for a in space.axes]
     options = ("dims", "partials", "optimise", "accuracy", "narrow", "values", "bounds")
     given += [f"{name}={getattr(space.options, name)}" for name in options]
+    given += [f"plans={bench.plans} {bench.spared}"] if bench.plans > 1 else []
     given += [json.dumps(space.technology.record(), sort_keys=True)]
     if (plan := space.options.plan) is not None:
         given.append(as_option(stated_in(plan)))

@@ -13,14 +13,16 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.garbage import no_garbage_collection
 from populus.exploration.axes import Settings
 from populus.exploration.energy import counts_of, joules
+from populus.exploration.plans import searched
 from populus.exploration.space import Space
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.popart.stage import PopartStagePass
 from populus.lowering.popart.to_popops import PopartToPopopsPass
 from populus.lowering.poplar.plan.contraction import PLANS
+from populus.lowering.poplar.plan.stated import Stated, as_option
 from populus.program.compile import compiled
 from populus.program.open_program import OpenProgram
-from populus.program.options import CompileOptions
+from populus.program.options import CompileOptions, stated_in
 from populus.program.program import Program
 from populus.runtime.profile import Profile, profile
 
@@ -48,12 +50,16 @@ class Model:
 
 @dataclass
 class Reuse:
-    """Counts what was made and what was kept: levels above the tiles, by model and passes; plans, by shape and machine."""
+    """Counts what was made and what was kept: levels above the tiles, by model and passes; plans, by shape and machine.
+
+    `trials`: programs with other plans than the planner's.
+    """
 
     levels_made: int = 0
     levels_kept: int = 0
     plans_made: int = 0
     plans_kept: int = 0
+    trials: int = 0
 
     def since(self, before: Reuse) -> dict[str, int]:
         """Gives the counts since an earlier state."""
@@ -64,12 +70,15 @@ class Reuse:
 class Bench:
     """The models of an exploration on its space, with what their points share.
 
-    `upper`: programs and modules at the level above the tiles, by model, sizes and passes.
+    `upper`: programs and modules at the level above the tiles, by model, sizes and passes. `plans`: of each contraction, those that are
+    searched together; 1 is the planner's. `spared`: the part of a program's summary for which plans are chosen.
     """
 
     models: Sequence[Model]
     space: Space
     reuse: Reuse = field(default_factory=Reuse)
+    plans: int = 1
+    spared: str = "cycles"
     upper: dict[tuple[object, ...], tuple[Program, ModuleOp]] = field(default_factory=dict[tuple[object, ...], "tuple[Program, ModuleOp]"])
 
     def profiles(self, model: Model, settings: Settings) -> list[Profile]:
@@ -83,19 +92,36 @@ class Bench:
 
     def profile(self, model: Model, settings: Settings, chip: int = 0) -> Profile:
         """Compiles the program of one chip, and profiles it. Raises PopulusError as `profiles`."""
+        return self.planned(model, settings, chip)[0]
+
+    def planned(self, model: Model, settings: Settings, chip: int = 0) -> tuple[Profile, tuple[Stated, ...]]:
+        """Gives the profile of `profile`, and the plans that are others than the planner's."""
         options = self.space.compiling(settings, chip)
         options.check()
         pipeline = options.passes(options.extensions())
         program, module = self.above(model, options, pipeline)
-        copy = module.clone()
-        plans = PLANS.made, PLANS.kept
-        with no_garbage_collection():
-            Pipeline(pipeline.passes[len(pipeline.down_to("popops")) :]).run(program.source.context(), copy)
-            (graph,) = (op for op in copy.body.block.ops if isinstance(op, GraphOp))
-            found = profile(graph)
-        self.reuse.plans_made += PLANS.made - plans[0]
-        self.reuse.plans_kept += PLANS.kept - plans[1]
-        return found
+        lower = Pipeline(pipeline.passes[len(pipeline.down_to("popops")) :])
+        given = () if options.plan is None else tuple(stated_in(options.plan))
+
+        def compile(stated: Sequence[Stated]) -> Profile:
+            """Makes the tile program with these plans, after those that the user states."""
+            own = lower if not stated else lower.with_options("poplin-to-poplar", plans=as_option((*given, *stated)))
+            copy = module.clone()
+            with no_garbage_collection():
+                own.run(program.source.context(), copy)
+                (graph,) = (op for op in copy.body.block.ops if isinstance(op, GraphOp))
+                return profile(graph)
+
+        before = PLANS.made, PLANS.kept
+        try:
+            if self.plans == 1:
+                return compile(()), ()
+            found, searched_plans = searched(compile, lambda made: (made.summary[self.spared], made.summary["cycles"]), self.plans)
+            self.reuse.trials += searched_plans.trials
+            return found, searched_plans.plans
+        finally:
+            self.reuse.plans_made += PLANS.made - before[0]
+            self.reuse.plans_kept += PLANS.kept - before[1]
 
     def above(self, model: Model, options: CompileOptions, pipeline: Pipeline) -> tuple[Program, ModuleOp]:
         """Gives the model at the level above the tiles, made at most once for its sizes and its passes down to there."""
@@ -117,8 +143,20 @@ class Bench:
 
     def measure(self, number: int) -> Measures:
         """Weighs a point. Raises PopulusError for one that cannot be."""
+        return self.measured(number)[0]
+
+    def measured(self, number: int) -> tuple[Measures, list[dict[str, str]]]:
+        """Weighs a point; also gives the plans that were found, as text, of each model and stage. Raises PopulusError as `measure`."""
         settings = self.space.settings(number)
-        return self.weigh(settings, [self.profiles(model, settings) for model in self.models])
+        tensor, stages = self.space.spread(settings)
+        made = [[self.planned(model, settings, stage * tensor) for stage in range(stages)] for model in self.models]
+        plans = [
+            {"model": model.name, "stage": str(stage), "plans": "\n".join(map(str, stated))}
+            for model, own in zip(self.models, made)
+            for stage, (_, stated) in enumerate(own)
+            if stated
+        ]
+        return self.weigh(settings, [[found for found, _ in own] for own in made]), plans
 
     def weigh(self, settings: Settings, profiles: Sequence[Sequence[Profile]]) -> Measures:
         """Computes the measures of the mix: sums by weight, of memory the most.

@@ -16,7 +16,7 @@ from populus.exploration.log import Log
 from populus.exploration.measure import Bench
 
 Point: TypeAlias = "dict[str, Any]"
-"""`point`: its number; `measures`, or `why` there are none; `reuse`: what it did not make again."""
+"""`point`: its number; `measures`, or `why` there are none; `plans`: those found by a search; `reuse`: what it did not make again."""
 
 GROUP = 5  # points that one process takes at once
 
@@ -27,7 +27,8 @@ def weighed(bench: Bench, number: int) -> Point:
     """Weighs a point; one that cannot be says why."""
     before = copy(bench.reuse)
     try:
-        found: Point = {"point": number, "measures": bench.measure(number)}
+        measures, plans = bench.measured(number)
+        found: Point = {"point": number, "measures": measures, **({"plans": plans} if plans else {})}
     except PopulusError as error:
         found = {"point": number, "why": " ".join(str(error).split())}
     return {**found, "reuse": bench.reuse.since(before)}

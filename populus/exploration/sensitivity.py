@@ -43,7 +43,7 @@ def sensitivity(found: Exploration, number: int) -> list[Change]:
     def seconds(machine: Spec) -> float:
         """Gives the time of the mix on a machine, with the point's other settings."""
         space = replace(bench.space, spec=machine, axes=rest, equal=None)
-        moved = Bench(bench.models, space, bench.reuse, bench.upper)
+        moved = Bench(bench.models, space, bench.reuse, bench.plans, bench.spared, bench.upper)
         return moved.weigh(own, [moved.profiles(model, own) for model in bench.models])["seconds"]
 
     before, changes = seconds(spec), list[Change]()

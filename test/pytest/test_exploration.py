@@ -32,6 +32,7 @@ from populus.exploration.checking import checked
 from populus.exploration.explore import Request, space_of
 from populus.exploration.front import dominates, front_of, hypervolume
 from populus.exploration.log import Log
+from populus.exploration.plans import searched
 from populus.exploration.search import propose
 from populus.exploration.sensitivity import sensitivity
 from populus.exploration.space import spread_over
@@ -39,6 +40,7 @@ from populus.exploration.technology import FILE, technology
 from populus.lowering.driver.pipeline import Pipeline
 from populus.lowering.poplar.plan import contraction
 from populus.lowering.poplar.plan.contraction import PLANS, UNREAD, Contraction, as_planned, options
+from populus.lowering.poplar.plan.stated import as_option
 from populus.program.options import CompileOptions
 from populus.program.program import Program
 
@@ -171,6 +173,44 @@ def test_chips_that_cannot_be_say_why():
     assert why[1, 2, 1] == "chips = 1; a multiple of tensor x stages = 2 is expected"
     assert why[6, 1, 3] == "3 stages are more than the model's 2 products and convolutions by weights (in popart-stage)"
     assert set(why) == {(1, 2, 1), (1, 5, 1), (1, 1, 3), (1, 2, 3), (1, 5, 3), (6, 5, 1), (6, 1, 3), (6, 2, 3), (6, 5, 3)}
+
+
+# ---- plans that are searched together
+
+
+def test_plans_that_are_searched_together_cost_no_more_and_are_those_of_a_fresh_compile(tmp_path):
+    given = {"machine": "gc200", "vary": {"tiles": "8,16"}, "minimise": ("cycles",), "processes": 1}
+    plain, found = (populus.explore(populus.net("digits"), **given, plans=n) for n in (1, 3))
+    assert [p["reuse"]["trials"] > 0 for p in found.points] == [True, True] and found.front == [1]
+    for before, point in zip(plain.points, found.points):
+        assert point["measures"]["cycles"] <= before["measures"]["cycles"]
+        texts = [entry["plans"] for entry in point.get("plans", ())]
+        path = tmp_path / f"{point['point']}.plan"
+        path.write_text("\n".join(texts))
+        fresh = populus.compile(populus.net("digits"), target=found.machine(point["point"]), plan=path).profile().summary
+        assert (fresh["cycles"], fresh["peak_tile_bytes"]) == (point["measures"]["cycles"], point["measures"]["memory"])
+    assert any(p.get("plans") for p in found.points) and json.loads(found.json())["points"][1]["plans"]
+    assert not [c for c in checked(found, 1) if c.fault]
+
+
+def test_a_search_of_plans_begins_with_the_fewest_bytes_where_the_planners_do_not_fit():
+    """A limit of memory below that of the planner's program, above that of the plans of the fewest bytes."""
+    limit, peaks = 4000, list[int]()
+
+    def compiled_with(stated):
+        passes = PASSES.with_options("poplin-to-poplar", plans=as_option(stated)) if stated else PASSES
+        peaks.append(
+            int(populus.compile(populus.net("digits"), target="gc200, tiles=16", pipeline=passes).profile().summary["peak_tile_bytes"])
+        )
+        if peaks[-1] > limit:
+            raise PopulusError(f"{peaks[-1]} bytes of {limit}")
+        return peaks[-1]
+
+    best, found = searched(compiled_with, lambda peak: (peak,), 3)
+    assert peaks[0] > limit and best == min(p for p in peaks if p <= limit) and found.plans and found.trials == len(peaks) - 1
+    limit = 1
+    with pytest.raises(PopulusError, match=f"^{peaks[0]} bytes of 1$"):
+        searched(compiled_with, lambda peak: (peak,), 3)
 
 
 # ---- axes

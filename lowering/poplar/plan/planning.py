@@ -10,6 +10,7 @@ from populus.dialects.poplar import ConstOp, GraphOp, StorageOp
 from populus.dialects.poplar.memory import root_of
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.support.element_types import bytes_of, element_type_of
+from populus.lowering.poplar.plan.alternatives import Problem
 from populus.lowering.poplar.plan.contraction import MEMORY_SHARE, Contraction, Near, Option, Plan, options, shape_of_contraction
 from populus.lowering.poplar.plan.residency import Residency, Room
 from populus.lowering.poplar.plan.stated import RECORD, Names, Stated, option_of, stated_of
@@ -77,6 +78,8 @@ class Planning:
             plan = whole_sums(shape, plan, t.target) if whole else plan
         if resident and steps > 1:
             self.shared[root] = plan
+        if (record := RECORD.get()) is not None and len(names := self.names.names[op]) == 1 and not (tiled or whole):
+            record.problems[names[0]] = Problem(shape, element, t.target, self.traffic, bool(constants))
         return self._recorded(op, plan, resident, tiled), self.arguments if resident else None
 
     def _recorded(self, op: MatMulOp | ConvolutionOp, plan: Plan, resident: bool, tiled: bool) -> Plan:

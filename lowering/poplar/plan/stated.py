@@ -21,6 +21,7 @@ from xdsl.ir import Attribute, Operation
 from populus.dialects.poplar.target import Target
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, names_of
 from populus.dialects.support.errors import printable
+from populus.lowering.poplar.plan.alternatives import Problem
 from populus.lowering.poplar.plan.contraction import Candidates, Contraction, Option, Plan, grains_of
 
 PARTS = ("groups", "batch", "out", "in", "windows", "kernel")
@@ -214,9 +215,13 @@ def stated_of(name: str, plan: Plan, resident: bool, tiled: bool, steps: tuple[s
 
 @dataclass
 class Record:
-    """The plans that a run of `poplin-to-poplar` chose, in order: of each contraction its steps, with a remark."""
+    """The plans that a run of `poplin-to-poplar` chose, in order: of each contraction its steps, with a remark.
+
+    `problems`: the contractions that are direct and run in one step, by name.
+    """
 
     chosen: list[tuple[tuple[str, ...], Stated, str]] = field(default_factory=list["tuple[tuple[str, ...], Stated, str]"])
+    problems: dict[str, Problem] = field(default_factory=dict[str, "Problem"])
 
     def text(self) -> str:
         """Formats the plans; steps of a contraction have lines of their own only where they differ from the first."""
