@@ -12,20 +12,21 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 
-from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, ModuleOp, TensorType
-from xdsl.ir import Attribute, Data, Dialect, Operation, SSAValue
+from xdsl.dialects.builtin import BytesAttr, DenseIntOrFPElementsAttr, IntAttr, ModuleOp, StringAttr, TensorType
+from xdsl.ir import Attribute, Data, Dialect, Operation, ParametrizedAttribute, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_attr_definition, irdl_op_definition, prop_def, result_def, traits_def
 from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from populus.dialects.support.block_floats import MAGNITUDES
 from populus.dialects.support.budget import check_bytes
 from populus.dialects.support.constant_pool import current_pool
 from populus.dialects.support.constant_table import PIECE, SAMPLES, TABLE, EqualContents, Handle, key_of
-from populus.dialects.support.diagnostics import PlainErrors, PopulusError, named, option
+from populus.dialects.support.diagnostics import PlainErrors, PopulusError, did_you_mean, named, option
 from populus.dialects.support.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes, tensor
 from populus.dialects.support.parser import LocatingParser
 from populus.dialects.support.tensor_file import write_tensors
@@ -69,9 +70,59 @@ class StoredAttr(Data[Handle]):
             printer.print_string_literal(TABLE.key(self.data))
 
 
+@irdl_attr_definition
+class BlockAttr(ParametrizedAttribute):
+    """`tensor<64x128xf32, #data.block<bfp8, 1>>`: the encoding of a tensor whose values are those of a block format.
+
+    Elements of one block are neighbours along that dimension. The element type stays the one that the program computes in.
+    """
+
+    name = "data.block"
+    format: StringAttr
+    dimension: IntAttr
+
+    def verify(self) -> None:
+        if self.format.data not in MAGNITUDES:
+            raise VerifyException(f"no block format '{self.format.data}'{did_you_mean(self.format.data, MAGNITUDES)}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        with parser.in_angle_brackets():
+            format = parser.parse_identifier("a block format")
+            parser.parse_punctuation(",")
+            return StringAttr(format), IntAttr(parser.parse_integer(allow_boolean=False, allow_negative=False))
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f"{self.format.data}, {self.dimension.data}")
+
+
+def block_format(type: Attribute) -> str:
+    """Returns the block format of a tensor type; "" if it has none."""
+    encoding = cast("TensorType[Attribute]", type).encoding if isinstance(type, TensorType) else None
+    return encoding.format.data if isinstance(encoding, BlockAttr) else ""
+
+
+def reshaped_type(type: Attribute, shape: Sequence[int]) -> TensorType[Attribute] | None:
+    """Returns the type of a reshaped constant; None if its blocks would not lie along one dimension: only sizes of 1 may come or go."""
+    encoding = cast("TensorType[Attribute]", type).encoding
+    if not isinstance(encoding, BlockAttr):
+        return tensor(tuple(shape), element_type_of(type))
+    before, after = ([d for d, n in enumerate(sizes) if n != 1] for sizes in (shape_of(type), shape))
+    if [shape_of(type)[d] for d in before] != [shape[d] for d in after]:
+        return None
+    at = dict(zip(before, after)).get(encoding.dimension.data, 0)
+    return TensorType(element_type_of(type), list(shape), BlockAttr(encoding.format, IntAttr(at)))
+
+
 def is_dense(value: Attribute) -> TypeGuard[Dense]:
     """Tells whether the elements are in the attribute itself."""
     return isinstance(value, DenseIntOrFPElementsAttr)
+
+
+def retyped(value: Attribute, type: TensorType[Any]) -> Attribute:
+    """Returns a dense value with another type of as many elements; a stored value has no type, and stays."""
+    return DenseIntOrFPElementsAttr(type, value.data) if is_dense(value) else value
 
 
 def parse_value(parser: AttrParser) -> Attribute:
@@ -308,4 +359,4 @@ def load_blobs(path: str | os.PathLike[str]) -> list[Handle]:
     return [TABLE.named(key, content) for key, content in arrays.items()]
 
 
-DATA = Dialect("data", [ConstantOp], [StoredAttr])
+DATA = Dialect("data", [ConstantOp], [StoredAttr, BlockAttr])

@@ -110,7 +110,12 @@ def layout(op: StorageOp) -> Grid:
 
 def bytes_of(op: StorageOp) -> Bytes:
     """Gives the bytes in each cell of a variable's grid, rounded up to ALIGNMENT: [cells]."""
-    return aligned(owned_elements(layout(op)) * size_in_bytes(op.type.element))
+    return aligned(whole(owned_elements(layout(op)) * op.type.element_bytes))
+
+
+def whole(bytes: Any) -> Any:
+    """Rounds bytes up to integers: those of block formats may be fractions."""
+    return bytes if bytes.dtype.kind == "i" else np.ceil(bytes).astype(np.int64)
 
 
 def aligned(bytes: Any) -> Any:
@@ -133,7 +138,7 @@ def temporary_bytes(execute: ExecuteOp, tiles: int) -> Bytes:
             vertices = prod(split.parts for _, split in family.space.axes)
             total[(family.space.start + np.arange(min(vertices, tiles))) % tiles] += aligned(scratch)
         for field, value in family.connections():
-            total += aligned(moved_by(family, field, value, tiles).away * size_in_bytes(storage_of(value).type.element))
+            total += aligned(whole(moved_by(family, field, value, tiles).away * storage_of(value).type.element_bytes))
     return total
 
 

@@ -51,7 +51,7 @@ from populus.dialects.poplar.memory import storage_of, type_of, view_of
 from populus.dialects.poplar.target import Target
 from populus.dialects.support.call_places import places_of, renamed
 from populus.dialects.support.diagnostics import PopulusError, place, where
-from populus.dialects.support.element_types import bytes_of, size_in_bytes
+from populus.dialects.support.element_types import bytes_of
 from populus.dialects.support.output_files import replacing
 from populus.runtime.bounds import NOTHING, Work, together, totals, work_of
 from populus.runtime.codelets.cost import flops, vertex_cycles
@@ -59,7 +59,7 @@ from populus.runtime.cycles import Vertex, family
 from populus.runtime.exchange import copy_exchange, shared_by_neighbours
 from populus.runtime.exchange.boxes import vertex_tiles
 from populus.runtime.gcl import Collective, cost
-from populus.runtime.memory import PEAK, Usage, label_of, layout, moved_by, summary
+from populus.runtime.memory import PEAK, Usage, label_of, layout, moved_by, summary, whole
 from populus.runtime.overlap import waits
 
 Cycles: TypeAlias = NDArray[np.int64]
@@ -331,16 +331,16 @@ class ProfileWalk:
             busy[vertex_tiles(made.space, tiles)] += cycles.ravel() + self.family.start(made.declaration.is_product, target)
             for access, value in made.connections():
                 moved = moved_by(made, access, value, tiles)
-                size = size_in_bytes(storage_of(value).type.element)
+                size = storage_of(value).type.element_bytes
                 bounds += not moved.exact
                 if access.kind != "out":
-                    received_in += moved.away * size
+                    received_in += whole(moved.away * size)
                     several |= shared_by_neighbours(made.space, access.access) > 1
-                    arrives_in += moved.away * size // self.neighbours(made, access)
-                    sent_in += moved.home * size
+                    arrives_in += whole(moved.away * size) // self.neighbours(made, access)
+                    sent_in += whole(moved.home * size)
                 if access.kind != "in":
-                    received_out += moved.home * size
-                    sent_out += moved.away * size
+                    received_out += whole(moved.home * size)
+                    sent_out += whole(moved.away * size)
         self.used |= busy > 0
         self.loads[op] = busy, received_in + received_out
         phases = [self.transfer(arrives_in, sent_in, several), self.transfer(received_out, sent_out)]
@@ -399,15 +399,15 @@ class ProfileWalk:
         local = bytes = bounds = outside = 0
         for src, dst in pairs:
             source, to, view = storage_of(src), storage_of(dst), view_of(dst)
-            size = size_in_bytes(source.type.element)
+            size = source.type.element_bytes
             if source.outside is not None or to.outside is not None:
-                outside += math.prod(view.shape) * size
+                outside += math.ceil(math.prod(view.shape) * size)
                 continue
             moved = copy_exchange(view_of(src), layout(source), view, layout(to), tiles)
-            received, sent = received + moved.away * size, sent + moved.home * size
-            share = -(-math.prod(view.shape) * size * layout(to).copies // min(layout(to).cells, tiles))
+            received, sent = received + whole(moved.away * size), sent + whole(moved.home * size)
+            share = math.ceil(math.prod(view.shape) * size * layout(to).copies / min(layout(to).cells, tiles))
             local += self.family.local_copy(share, self.target)
-            bytes += int(moved.away.sum()) * size
+            bytes += int(whole(moved.away * size).sum())
             bounds += not moved.exact
         exchange = self.transfer(received, sent)
         if outside:  # all tiles share the bandwidth to streaming memory

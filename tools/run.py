@@ -80,6 +80,8 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     machine("--threads", type=whole(1), metavar="N", help="number of threads of native (POPULUS_THREADS, or the number of CPUs)")
     numbers("--narrow", action="store_true", help="compute 64-bit types as 32-bit ones if the target lacks them, and check for overflow")
     numbers("--partials", choices=PARTIALS, help="sum products of 16-bit floats in f32 (default), or faster and less exactly in f16")
+    numbers("--weight-format", metavar="F", help="bfp8 or bfp4: constants of products have a shared exponent for 16 elements, on a mesh")
+    numbers("--fidelity", metavar="F", help="LoFi, HiFi2, HiFi3 or HiFi4: phases in which a mesh multiplies (all that a format needs)")
     passes("--optimise", metavar="AIM", help="cycles, memory, or balanced (default): what plans of products and convolutions spare")
     passes("--no-host", action="store_true", help="refuse a model that needs the host for strings or images")
     sizes("--dim", action="append", default=[], metavar="NAME=N|LEAST..GREATEST", help="size of a symbolic dimension, or its range")
@@ -166,6 +168,8 @@ def program_of(
             threads=args.threads,
             host=not args.no_host,
             accuracy=args.accuracy,
+            weight_format=args.weight_format,
+            fidelity=args.fidelity,
             cache=args.cache,
             plan=args.plan,
             buckets=buckets,
@@ -207,6 +211,9 @@ def execute(args: argparse.Namespace) -> int:
     """Runs the command."""
     if args.profile is not None and args.level != "poplar":
         raise UsageError(f"--profile needs the poplar level, and --level {args.level} does not go there")
+    if args.weight_format is not None and (args.check_levels or args.verify_each):
+        check = "--check-levels" if args.check_levels else "--verify-each"
+        raise UsageError(f"--weight-format rounds weights, so results differ, which {check} would report; give one of them")
     check_replicas(args)
     console = make_console(args)
     start = perf_counter()

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from xdsl.builder import Builder
@@ -89,6 +89,13 @@ class PopartOp(TensorOp):
         Raises NoGradient if the op defines none.
         """
         raise NoGradient(f"{where(self)}: {self.name} has no gradient; leave it out of what is differentiated or give its class `gradient`")
+
+    def block_rows(self) -> Mapping[int, int]:
+        """Says which operands a matrix unit multiplies: of each that has two dimensions or more, the one along which its blocks have rows.
+
+        A constant that only such operands show may be in a block format (`popart-encode`).
+        """
+        return {}
 
     def independent(self) -> Sequence[tuple[int, int, int, int]]:
         """Lists (operand, its dimension, result, its dimension): position i of the result is made of position i of the operand alone.

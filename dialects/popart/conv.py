@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.builder import Builder
@@ -132,6 +132,9 @@ class ConvOp(_ConvolvingOp):
             raise ShapeError(f"w has {w[0]} output channels, which do not divide into group = {group}")
         windows = shapes.windows(x, w[2:], ints(self.strides), ints(self.pads), ints(self.dilations), crops=True)
         return [tensor((x[0], w[0], *windows), element_type_of(self.x.type))]
+
+    def block_rows(self) -> Mapping[int, int]:
+        return {1: 0}  # the units multiply [windows, taps] x [taps, channels out]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         strides, dilations, group = ints(self.strides), ints(self.dilations), self.group

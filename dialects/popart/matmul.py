@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.builder import Builder
@@ -98,6 +98,9 @@ class MatMulOp(PopartOp):
         columns = [] if len(shape_of(self.b.type)) == 1 else [b[-1]]
         return [tensor((*shapes.broadcast(a[:-2], b[:-2]), *rows, *columns), element_type_of(self.a.type))]
 
+    def block_rows(self) -> Mapping[int, int]:
+        return {i: rank - 1 for i, v in enumerate((self.a, self.b)) if (rank := len(shape_of(v.type))) > 1}
+
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         left, right = self._matrices()
         return [_as(b, product(b, self.a, self.b, left, right, calls.shape(self.y)), self.y)]
@@ -145,6 +148,9 @@ class GemmOp(PopartOp):
             if shapes.broadcast(shape_of(self.c.type), (m, n)) != (m, n):
                 raise ShapeError(f"c is {shapes.text(shape_of(self.c.type))}, which does not stretch to {m}x{n}")
         return [tensor((m, n), element_type_of(self.a.type))]
+
+    def block_rows(self) -> Mapping[int, int]:
+        return {0: 0 if self.trans_a else 1, 1: 0 if self.trans_b else 1}
 
     def _factors(self, b: Builder) -> tuple[SSAValue, SSAValue]:
         return (

@@ -354,7 +354,7 @@ class CopyOp(PlainErrors, IRDLOperation):
         super().__init__(operands=[src, dst])
 
     def verify_(self) -> None:
-        if why := unwritable(self.dst):
+        if why := unwritable(self.dst, copied=True):
             raise VerifyException(f"the destination {why} may not be written")
         if root_of(self.src) is root_of(self.dst) and not disjoint(view_of(self.src), view_of(self.dst)):
             raise VerifyException("source and destination overlap")

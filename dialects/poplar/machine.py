@@ -10,6 +10,7 @@ from typing import Any, cast
 from xdsl.dialects.builtin import Float8E4M3FNUZType, Float8E5M2FNUZType, bf16, f16, f32, i1, i8, i16, i32, i64
 from xdsl.ir import Attribute
 
+from populus.dialects.support.block_floats import MAGNITUDES, bytes_an_element
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import is_byte, is_float, size_in_bytes, ui8, ui16, ui32, ui64
 
@@ -22,7 +23,7 @@ IPU_TYPES = (i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64, f16, f32, Float8E4M3F
 
 # The formats of a mesh, and the element type that programs name each by. A block format has none: 16 of its elements share an exponent.
 FORMATS: dict[str, Attribute | None] = {"bf16": bf16, "f16": f16, "f32": f32, "i8": i8, "i32": i32, "bfp8": None, "bfp4": None}
-FORMAT_BYTES = {"bf16": 2.0, "f16": 2.0, "f32": 4.0, "i8": 1.0, "i32": 4.0, "bfp8": 1 + 1 / 16, "bfp4": 0.5 + 1 / 16}
+FORMAT_BYTES = {"bf16": 2.0, "f16": 2.0, "f32": 4.0, "i8": 1.0, "i32": 4.0} | {name: bytes_an_element(name) for name in MAGNITUDES}
 FIDELITIES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}  # passes of the multipliers over other bits of the operands
 MEMORIES = ("ddr4", "gddr6", "hbm2")
 # Any integers are moved, and computed by the cores' small processors.
@@ -66,12 +67,15 @@ class Mesh:
     dram_stream_bytes: float = 0.0  # read by the few cores that send a product's operands to all others
     dram_cycles: float = 0.0  # until the first bytes of a read
     memory: str = ""  # the kind of the DRAM, which decides the energy of its bytes; "": ddr4
+    fidelity: int = 0  # passes over operands that are floats, whatever their format has of its own; 0: as many as it has
     fitted: tuple[str, ...] = ()  # the fields whose numbers were fitted to rows of the calibration
 
     def phases_of(self, element: Attribute, fidelity: str = "") -> int:
         """Returns the passes of the matrix unit over an operand of this element type: those of a fidelity, or else the format's own."""
         if fidelity:
             return FIDELITIES[fidelity]
+        if self.fidelity and is_float(element):
+            return self.fidelity
         own = next((n for name, n in self.phases if FORMATS[name] == element), None)
         return max(n for _, n in self.phases) if own is None else own
 
@@ -131,6 +135,11 @@ class Target:
     def has_calls(self) -> bool:
         """Tells whether products are calls of a matrix unit with one operand loaded: an IPU's."""
         return self.mesh is None and not self.call_cycles
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The block formats that a tile's memory and matrix unit have."""
+        return () if self.mesh is None else tuple(name for name, _ in self.mesh.phases if name in MAGNITUDES)
 
     def holds(self, element: Attribute) -> bool:
         """Tells whether a tile's memory and arithmetic support this element type."""
@@ -211,7 +220,7 @@ def sum_type(element: Attribute, partials: str = "") -> Attribute:
 _STATED = ("name", "tiles", "tile_bytes", "clock_hz", "reserved_bytes", "lacks", "chips", "link_bytes", "link_cycles", "judged")
 _DRAM = tuple(f.name for f in fields(Mesh) if f.name.startswith("dram_"))
 MAY_BE_0 = (
-    "reader_cycles", "step_cycles",
+    "fidelity", "reader_cycles", "step_cycles",
     "interleaved_bytes", "slic_taps", "byte_macs", "exchange_setup_cycles", "link_cycles", "reserved_bytes", "sync_cycles", "call_cycles",
     "phase_cycles", "hop_cycles", "busy_clock_hz", "busy_cycles", "launch_cycles", "signal_cycles", "issue_cycles", *_DRAM,
 )  # fmt: skip
@@ -356,6 +365,8 @@ def _impossible_mesh(mesh: Mesh, tiles: Any) -> str | None:
         return f"memory = {memory!r}{did_you_mean(str(memory), MEMORIES)}; expected {', '.join(MEMORIES)}"
     if memory and not mesh.dram_size:
         return f"memory = {memory!r} without dram_size; a machine without DRAM has no kind of it"
+    if mesh.fidelity > max(FIDELITIES.values()):
+        return f"fidelity = {mesh.fidelity}; expected 1 to 4 ({', '.join(FIDELITIES)}), or 0 for each format's own phases"
     if mesh.buffers > 2:
         return f"buffers = {mesh.buffers}; expected 1 or 2"
     return None

@@ -97,6 +97,11 @@ class StorageOp(PlainErrors, IRDLOperation):
             raise VerifyException(f"'{self.label.data}': {why}")
 
 
+def _named(label: str, grid: Grid | None) -> dict[str, Attribute]:
+    """Makes the properties of a storage op: its label, and its layout if it is decided."""
+    return {"label": StringAttr(label), **({} if grid is None else {"grid": GridAttr(grid)})}
+
+
 @irdl_op_definition
 class VarOp(StorageOp):
     """A variable: `poplar.var "conv1" on [64 in 8 by 8, 112] order [0] at 1024 : !poplar.tensor<64x112xf32>`.
@@ -108,10 +113,7 @@ class VarOp(StorageOp):
     traits = traits_def(_Allocates())
 
     def __init__(self, label: str, type: TensorType, grid: Grid | None = None):
-        properties: dict[str, Attribute] = {"label": StringAttr(label)}
-        if grid is not None:
-            properties["grid"] = GridAttr(grid)
-        super().__init__(properties=properties, result_types=[type])
+        super().__init__(properties=_named(label, grid), result_types=[type])
 
     def verify_(self) -> None:
         self._verify_layout()
@@ -139,10 +141,7 @@ class ConstOp(StorageOp):
     traits = traits_def(Pure())
 
     def __init__(self, label: str, value: Attribute, type: TensorType, grid: Grid | None = None):
-        properties: dict[str, Attribute] = {"label": StringAttr(label), "value": value}
-        if grid is not None:
-            properties["grid"] = GridAttr(grid)
-        super().__init__(properties=properties, result_types=[type])
+        super().__init__(properties={**_named(label, grid), "value": value}, result_types=[type])
 
     def array(self) -> Any:
         """Returns the value, read-only (`data.attribute_array`)."""
@@ -190,10 +189,7 @@ class ParamOp(StorageOp):
     traits = traits_def(_Allocates())
 
     def __init__(self, kind: str, label: str, type: TensorType, grid: Grid | None = None):
-        properties: dict[str, Attribute] = {"kind": StringAttr(kind), "label": StringAttr(label)}
-        if grid is not None:
-            properties["grid"] = GridAttr(grid)
-        super().__init__(properties=properties, result_types=[type])
+        super().__init__(properties={**_named(label, grid), "kind": StringAttr(kind)}, result_types=[type])
 
     @property
     def read(self) -> bool:
@@ -243,8 +239,8 @@ class ViewOp(PlainErrors, IRDLOperation):
         """Computes the result's view of the variable from the operand's; None if no strides can express it."""
 
     def verify_(self) -> None:
-        if type_of(self.x).element != self.y.type.element:
-            raise VerifyException(f"the element type changes from {type_of(self.x).element} to {self.y.type.element}")
+        if type_of(self.x).reshaped(self.y.type.shape) != self.y.type:
+            raise VerifyException(f"the element type changes from {type_of(self.x).element_text} to {self.y.type.element_text}")
         seen = view_of(self.x)
         shown = self.apply(seen)
         if shown is None:
@@ -269,7 +265,7 @@ class SliceOp(ViewOp):
         super().__init__(
             operands=[x],
             properties={k: DenseArrayBase.from_list(i64, list(v)) for k, v in bounds.items()},
-            result_types=[TensorType.of(view.shape, type_of(x).element)],
+            result_types=[type_of(x).reshaped(view.shape)],
         )
 
     def apply(self, view: View) -> View:
@@ -319,7 +315,7 @@ class ReshapeOp(ViewOp):
     assembly_format = "$x attr-dict `:` type($x) `->` type($y)"
 
     def __init__(self, x: SSAValue, shape: Sequence[int]):
-        super().__init__(operands=[x], result_types=[TensorType.of(shape, type_of(x).element)])
+        super().__init__(operands=[x], result_types=[type_of(x).reshaped(shape)])
 
     def apply(self, view: View) -> View | None:
         return view.reshape(self.y.type.shape)
@@ -339,7 +335,7 @@ class BroadcastOp(ViewOp):
     assembly_format = "$x attr-dict `:` type($x) `->` type($y)"
 
     def __init__(self, x: SSAValue, shape: Sequence[int]):
-        super().__init__(operands=[x], result_types=[TensorType.of(shape, type_of(x).element)])
+        super().__init__(operands=[x], result_types=[type_of(x).reshaped(shape)])
 
     def apply(self, view: View) -> View:
         return view.broadcast(self.y.type.shape)
@@ -362,7 +358,7 @@ class DimShuffleOp(ViewOp):
         super().__init__(
             operands=[x],
             properties={"permutation": DenseArrayBase.from_list(i64, list(permutation))},
-            result_types=[TensorType.of([type_of(x).shape[d] for d in permutation], type_of(x).element)],
+            result_types=[type_of(x).reshaped([type_of(x).shape[d] for d in permutation])],
         )
 
     def apply(self, view: View) -> View:
@@ -423,9 +419,14 @@ def storage_of(value: SSAValue) -> StorageOp:
     return owner
 
 
-def unwritable(value: SSAValue) -> str | None:
-    """Returns the reason why a view is not writable: "is a constant, which", "shows an element more than once, so it"; None if it is."""
+def unwritable(value: SSAValue, copied: bool = False) -> str | None:
+    """Returns the reason why a view is not writable: "is a constant, which", "shows an element more than once, so it"; None if it is.
+
+    `copied`: by a copy, of the same type. Nothing else writes in a block format, for which it would have to round.
+    """
     owner = root_of(value).owner
+    if type_of(value).block and not copied:
+        return f"is in format {type_of(value).block}, so it"
     if isinstance(owner, ConstOp):
         return "is a constant, which"
     if isinstance(owner, ParamOp) and not owner.written:

@@ -16,6 +16,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.poplar.machine import (
+    FIDELITIES,
     INTEGER_FIELDS,
     IPU_TYPES,
     KIB,
@@ -32,6 +33,7 @@ from populus.dialects.poplar.machines.graphcore import BOW, GC2, GC200
 from populus.dialects.poplar.machines.host import HOST
 from populus.dialects.poplar.machines.n150 import N150
 from populus.dialects.poplar.machines.p150 import P150
+from populus.dialects.support.block_floats import MAGNITUDES
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, option
 from populus.dialects.support.registries import registry
 
@@ -44,6 +46,7 @@ __all__ = [
     "Spec",
     "Target",
     "TargetAttr",
+    "check_block_format",
     "impossible",
     "is_ours",
     "machine",
@@ -135,8 +138,9 @@ class Spec:
     overrides: tuple[tuple[str, int], ...] = ()
 
     @staticmethod
-    def of(text: str, tiles: int | None = None) -> Spec:
-        """Reads a user's text: `gc200`, or `gc200, tiles=64, tile_bytes=300000`. The argument `tiles` is how many of its tiles to use.
+    def of(text: str, tiles: int | None = None, fidelity: str | None = None) -> Spec:
+        """Reads a user's text: `gc200`, or `gc200, tiles=64, tile_bytes=300000`. The argument `tiles` is how many of its tiles to use,
+        `fidelity` a name of FIDELITIES, for a mesh.
 
         Raises PopulusError for another form, an unknown preset or field, a number that no machine has, and for more tiles than this
         machine has. A CPU's tiles are of software, so it has any number.
@@ -156,6 +160,8 @@ class Spec:
                 hint = option(f"--target '{larger}'", f"target='{larger}'")
                 raise PopulusError(f"tiles = {tiles}, and a {name} has {most}; {hint} is a machine with more")
             overrides["tiles"] = tiles
+        if fidelity is not None:
+            overrides["fidelity"] = _phases_of(fidelity, make_target(name, tuple(overrides.items())))
         spec = Spec(name, tuple(overrides.items()))
         spec.target()
         return spec
@@ -163,6 +169,24 @@ class Spec:
     def target(self) -> Target:
         """Makes the machine. Raises PopulusError as `make_target` does."""
         return make_target(self.name, self.overrides)
+
+
+def _phases_of(fidelity: str, target: Target) -> int:
+    """Returns the phases of a fidelity. Raises PopulusError for one that is none, and for a machine without phases."""
+    if fidelity not in FIDELITIES:
+        raise PopulusError(f"fidelity = {fidelity}{did_you_mean(fidelity, FIDELITIES)}; there are {', '.join(FIDELITIES)}")
+    if target.mesh is None:
+        raise PopulusError(f"fidelity = {fidelity}: target {target.name} multiplies in one way; meshes such as n150 have phases")
+    return FIDELITIES[fidelity]
+
+
+def check_block_format(format: str, target: Target) -> None:
+    """Raises PopulusError for a block format that is none, or that the machine lacks."""
+    if format not in MAGNITUDES:
+        raise PopulusError(f"weight_format = {format}{did_you_mean(format, MAGNITUDES)}; the block formats are {', '.join(MAGNITUDES)}")
+    if format not in target.blocks:
+        having = ", ".join(name for name, machine in PRESETS.items() if format in machine.blocks)
+        raise PopulusError(f"weight_format = {format}: target {target.name} has no such format; {having} have it")
 
 
 @irdl_attr_definition

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, IntAttr
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr, bf16, f32
 from xdsl.ir import Attribute, Data, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -13,21 +14,50 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split
-from populus.dialects.support.element_types import is_known
+from populus.dialects.support.block_floats import MAGNITUDES, bytes_an_element
+from populus.dialects.support.element_types import is_known, size_in_bytes
 
 
 @irdl_attr_definition
 class TensorType(ParametrizedAttribute, TypeAttribute):
-    """`!poplar.tensor<4x1024xf16>`: a view of tile memory. The layout is a matter of the variable, not of the type."""
+    """`!poplar.tensor<4x1024xf16>`: a view of tile memory. The layout is a matter of the variable, not of the type.
+
+    `!poplar.tensor<64x1024xf32, bfp8>`: its values are those of a block format, whose bytes the machine keeps and moves.
+    """
 
     name = "poplar.tensor"
     dims: ArrayAttr[IntAttr]
     element: Attribute
+    format: StringAttr  # of blocks; "": each element has its own exponent
 
     @staticmethod
-    def of(shape: Sequence[int], element: Attribute) -> TensorType:
-        """Makes the type of a shape and an element type."""
-        return TensorType(ArrayAttr([IntAttr(n) for n in shape]), element)
+    def of(shape: Sequence[int], element: Attribute, block: str = "") -> TensorType:
+        """Makes the type of a shape, an element type and a block format."""
+        return TensorType(ArrayAttr([IntAttr(n) for n in shape]), element, StringAttr(block))
+
+    def reshaped(self, shape: Sequence[int]) -> TensorType:
+        """Makes the type of another view of the same memory."""
+        return TensorType(ArrayAttr([IntAttr(n) for n in shape]), self.element, self.format)
+
+    @property
+    def block(self) -> str:
+        """The block format; "" if there is none."""
+        return self.format.data
+
+    @property
+    def element_text(self) -> str:
+        """The element type and the block format as text."""
+        return f"{self.element}, {self.block}" if self.block else str(self.element)
+
+    @property
+    def element_bytes(self) -> float:
+        """The bytes of an element on the machine: whole, but for those of block formats."""
+        return bytes_an_element(self.block) if self.block else size_in_bytes(self.element)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all elements on the machine."""
+        return math.ceil(math.prod(self.shape) * self.element_bytes)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -37,17 +67,22 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
     def verify(self) -> None:
         if not is_known(self.element):
             raise VerifyException(f"tiles cannot hold elements of {self.element}")
+        if self.block and (self.block not in MAGNITUDES or self.element not in (f32, bf16)):
+            expected = f"f32 or bf16 in {' or '.join(MAGNITUDES)}"
+            raise VerifyException(f"elements of {self.element} in format '{self.block}'; {expected} is expected")
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
             shape, element = parser.parse_ranked_shape()
-        return ArrayAttr([IntAttr(n) for n in shape]), element
+            block = parser.parse_identifier("a block format") if parser.parse_optional_punctuation(",") is not None else ""
+        return ArrayAttr([IntAttr(n) for n in shape]), element, StringAttr(block)
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
             printer.print_string("".join(f"{n}x" for n in self.shape))
             printer.print_attribute(self.element)
+            printer.print_string(f", {self.block}" if self.block else "")
 
 
 MOST_TILES = 1 << 31  # numbers of tiles are 64-bit integers, and are added and multiplied

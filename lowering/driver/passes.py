@@ -31,6 +31,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "popart-shard": lazily("populus.lowering.popart.shard:PopartShardPass"),
     "popart-bucket": lazily("populus.lowering.popart.bucket:PopartBucketPass"),
     "popart-recompute": lazily("populus.lowering.popart.recompute:PopartRecomputePass"),
+    "popart-encode": lazily("populus.lowering.popart.encode:PopartEncodePass"),
     "popart-outline": lazily("populus.lowering.popart.outline:PopartOutlinePass"),
     "popart-inplace": lazily("populus.lowering.popart.inplace:PopartInplacePass"),
     "popart-to-popops": lazily("populus.lowering.popart.to_popops:PopartToPopopsPass"),

@@ -14,7 +14,6 @@ from xdsl.passes import ModulePass
 from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, ParamOp, StorageOp
 from populus.dialects.poplar.target import KIB, PRESETS, Target
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
-from populus.dialects.support.element_types import bytes_of
 from populus.lowering.poplar.map import spread
 from populus.runtime.memory import ALIGNMENT, PEAK, Tenant, Usage, layout, tenants, usage
 
@@ -174,14 +173,14 @@ def _first(label: str) -> str:
 def _too_much_outside(graph: GraphOp, target: Target) -> str | None:
     """Says that what waits outside the tiles exceeds the machine's DRAM; None if it does not, or no size is known."""
     waiting = [op for op in graph.walk() if isinstance(op, StorageOp) and op.outside is not None]
-    needed = sum(bytes_of(op.type.shape, op.type.element) for op in waiting)
+    needed = sum(op.type.bytes for op in waiting)
     if target.mesh is None or needed <= target.mesh.dram_size:
         return None
-    largest = max(waiting, key=lambda op: bytes_of(op.type.shape, op.type.element))
+    largest = max(waiting, key=lambda op: op.type.bytes)
     more, room = needed - target.mesh.dram_size, target.mesh.dram_size
     return (
         f"the model keeps {_kib(needed)} in DRAM, {_kib(more)} more than the {_kib(room)} of {target.name}; largest: "
-        f"'{largest.label.data}' {_kib(bytes_of(largest.type.shape, largest.type.element))}; use a target with more DRAM"
+        f"'{largest.label.data}' {_kib(largest.type.bytes)}; use a target with more DRAM"
     )
 
 

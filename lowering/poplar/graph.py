@@ -22,7 +22,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects import poplar
 from populus.dialects.check import CloseOp
-from populus.dialects.data import ConstantOp
+from populus.dialects.data import ConstantOp, block_format, retyped
 from populus.dialects.host import CallOp as HostOp
 from populus.dialects.poplar import (
     CallOp,
@@ -39,14 +39,14 @@ from populus.dialects.poplar import (
     VarOp,
     ViewOp,
 )
-from populus.dialects.poplar.memory import root_of, view_of
+from populus.dialects.poplar.memory import root_of, type_of, view_of
 from populus.dialects.poplar.target import Spec, Target
 from populus.dialects.signature import input_names, output_names
 from populus.dialects.support.budget import check_time
 from populus.dialects.support.call_places import PLACES
 from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, named, option, where
-from populus.dialects.support.element_types import element_type_of, shape_of
+from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.lowering.poplar.tile_builder import TileBuilder, label_of, poplar_type
 
 Rule: TypeAlias = "Callable[..., Sequence[SSAValue]]"
@@ -56,20 +56,22 @@ Rule: TypeAlias = "Callable[..., Sequence[SSAValue]]"
 class ToPoplarPass(ModulePass):
     """Base of the passes that lower library calls to tile programs; each subclass has a table of rules.
 
-    `target`, `tiles`: the machine, for the first such pass of a pipeline; later ones read it from the graph.
+    `target`, `tiles`, `fidelity`: the machine, for the first such pass of a pipeline; later ones read it from the graph. `fidelity`:
+    LoFi, HiFi2, HiFi3 or HiFi4, the 1 to 4 phases in which a mesh multiplies floats; by default as many as a format needs.
     """
 
     RULES: ClassVar[Mapping[type[Operation], Rule]] = {}
 
     target: str | None = None
     tiles: int | None = None
+    fidelity: str | None = None
 
     def rules(self, graph: GraphOp) -> Mapping[type[Operation], Rule]:
         """Returns the table of rules for one graph. An override may first rewrite the graph."""
         return self.RULES
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        graph = the_graph(op, self.target, self.tiles)
+        graph = the_graph(op, self.target, self.tiles, self.fidelity)
         rules = self.rules(graph)
         steps = [step for step in graph.walk() if step is not graph]
         tiles = TileBuilder(graph.machine, {step: i for i, step in enumerate(steps)})
@@ -97,7 +99,7 @@ class ToPoplarPass(ModulePass):
         erase_dead(graph.body.block, _is_view, inside=True)
 
 
-def the_graph(module: ModuleOp, target: str | None, tiles: int | None) -> GraphOp:
+def the_graph(module: ModuleOp, target: str | None, tiles: int | None, fidelity: str | None = None) -> GraphOp:
     """Returns the module's `poplar.graph`, which it makes from function `main` if there is none.
 
     Raises PopulusError if there is neither, and for an unknown target, or one that differs from the graph's. A
@@ -107,7 +109,7 @@ def the_graph(module: ModuleOp, target: str | None, tiles: int | None) -> GraphO
     if graphs:
         (graph,) = graphs
         made = graph.target.data
-        asked = Spec.of(target if target is not None else made.name, tiles)
+        asked = Spec.of(target if target is not None else made.name, tiles, fidelity)
         if asked.name != made.name or not set(asked.overrides) <= set(made.overrides):
             raise PopulusError(f"the program is made for target {graph.target}, not {asked.name}; compile it from the start for another")
         return graph
@@ -116,7 +118,7 @@ def the_graph(module: ModuleOp, target: str | None, tiles: int | None) -> GraphO
     if main is None:
         raise PopulusError(f"a module with a function @main is expected, this one has {', '.join(f'@{f}' for f in functions) or 'none'}")
     called = _called(main, functions)
-    graph = _graph_of(main, Spec.of(target or "host", tiles))  # reports a user's mistake before anything changes
+    graph = _graph_of(main, Spec.of(target or "host", tiles, fidelity))  # reports a user's mistake before anything changes
     for name in called:
         function = _function_of(functions[name], graph.machine)
         Rewriter.insert_op(function, InsertPoint.at_start(graph.body.block))
@@ -278,7 +280,8 @@ def _constant(op: ConstantOp, machine: Target) -> None:
     """Lowers a constant to `poplar.const` if it has uses."""
     if op.result.uses:
         _check_held(machine, op.result.type, where(op))
-        constant = ConstOp(label_of(op), op.value, poplar_type(op.result.type))
+        plain = tensor(shape_of(op.result.type), element_type_of(op.result.type))
+        constant = ConstOp(label_of(op), retyped(op.value, plain), poplar_type(op.result.type))
         constant.result.name_hint = op.result.name_hint
         cast = UnrealizedConversionCastOp.get([constant.result], [op.result.type])
         for new in (constant, cast):
@@ -290,6 +293,8 @@ def _constant(op: ConstantOp, machine: Target) -> None:
 
 def _check_held(machine: Target, type: Attribute, subject: str) -> None:
     element = element_type_of(type)
+    if (block := block_format(type)) and block not in machine.blocks:
+        raise PopulusError(f"{subject} is in format {block}, which target {machine.name} does not have; take one that has it, such as n150")
     if not machine.holds(element):
         raise PopulusError(
             f"{subject} is {element}, which target {machine.name} cannot hold; "
@@ -312,9 +317,27 @@ def remove_casts(graph: GraphOp) -> None:
     for op in list(graph.walk()):
         if isinstance(op, UnrealizedConversionCastOp):
             source = op.inputs[0].owner
-            if isinstance(source, UnrealizedConversionCastOp) and source.inputs[0].type == op.outputs[0].type:
+            if isinstance(source, UnrealizedConversionCastOp) and _same_but_for_blocks(source.inputs[0].type, op.outputs[0].type):
                 op.outputs[0].replace_all_uses_with(source.inputs[0])
+                _carry_block(source.inputs[0])
     erase_dead(graph.body.block, _is_view, inside=True)
+
+
+def _same_but_for_blocks(one: Attribute, other: Attribute) -> bool:
+    if isinstance(one, poplar.TensorType) and isinstance(other, poplar.TensorType):
+        return one.dims == other.dims and one.element == other.element
+    return one == other
+
+
+def _carry_block(view: SSAValue) -> None:
+    """Gives views and copies of a view in a block format that format: they were made before their operand was lowered."""
+    if not isinstance(view.type, poplar.TensorType) or not view.type.block:
+        return
+    for use in list(view.uses):
+        step = use.operation
+        shown = step.y if isinstance(step, ViewOp) else root_of(step.dst) if isinstance(step, CopyOp) and use.index == 0 else None
+        if shown is not None and type_of(shown).block != view.type.block:
+            _carry_block(Rewriter.replace_value_with_new_type(shown, view.type.reshaped(type_of(shown).shape)))
 
 
 def _is_view(op: Operation) -> bool:

@@ -18,7 +18,6 @@ from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.target import Target
 from populus.dialects.support.diagnostics import fused
-from populus.dialects.support.element_types import size_in_bytes
 from populus.runtime.memory import layout, temporary_bytes
 
 SHARE = 0.1  # share of a tile for the data that a merged step receives from other tiles
@@ -176,7 +175,7 @@ def _constants(op: ExecuteOp) -> int:
     for storage in read:
         if isinstance(storage, ConstOp):
             grid = layout(storage)
-            total += -(-math.prod(storage.type.shape) * grid.copies // max(grid.cells, 1)) * size_in_bytes(storage.type.element)
+            total += math.ceil(-(-math.prod(storage.type.shape) * grid.copies // max(grid.cells, 1)) * storage.type.element_bytes)
     return total
 
 

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import TensorType as BuiltinTensorType
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from populus.dialects.data import block_format
 from populus.dialects.expr import Expr, ExprAttr
 from populus.dialects.poplar import (
     BroadcastOp,
@@ -35,7 +36,7 @@ from populus.dialects.poplar import (
     ViewOp,
     WhileOp,
 )
-from populus.dialects.poplar.memory import root_of, view_of
+from populus.dialects.poplar.memory import root_of, type_of, view_of
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.partition import Access, Domain, Grid, Split, along, linear
 from populus.dialects.poplar.target import Target
@@ -48,7 +49,7 @@ Connection: TypeAlias = "tuple[str, str, SSAValue, Sequence[Access]]"  # kind, f
 
 def poplar_type(type: Attribute) -> TensorType:
     """Returns the tile-level type of a tensor type."""
-    return TensorType.of(shape_of(type), element_type_of(type))
+    return TensorType.of(shape_of(type), element_type_of(type), block_format(type))
 
 
 def label_of(op: Operation) -> str:
@@ -121,13 +122,13 @@ class TileBuilder:
         self.insert(cast)
         return cast.outputs[0]
 
-    def var(self, shape: Sequence[int], element: Attribute, grid: Grid | None = None, suffix: str = "") -> SSAValue:
+    def var(self, shape: Sequence[int], element: Attribute, grid: Grid | None = None, suffix: str = "", block: str = "") -> SSAValue:
         """Makes a variable; without a grid, `poplar-map` chooses one. Raises PopulusError if the target cannot hold
-        `element`.
+        `element`. `block`: the block format of copied constants.
         """
         if not self.target.holds(element):
             raise PopulusError(f"{where(self.op)}: {self.op.name} makes {element}, which target {self.target.name} cannot hold")
-        op = VarOp(self.label + suffix, TensorType.of(shape, element), grid)
+        op = VarOp(self.label + suffix, TensorType.of(shape, element, block), grid)
         self.insert(op)
         return op.result
 
@@ -165,7 +166,7 @@ class TileBuilder:
         """Copies x to a new variable."""
         shape = _shape(x)
         grid = self.layout_of(x) or self.linear(shape, _element(x))
-        y = self.var(shape, _element(x), grid, ".copy")
+        y = self.var(shape, _element(x), grid, ".copy", type_of(x).block)
         self.copy(x, y)
         return y
 

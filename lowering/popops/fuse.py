@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects import expr
 from populus.dialects.base.control_flow import blocks_of
 from populus.dialects.base.tensor_op import INPLACE
-from populus.dialects.data import ConstantOp, array_attribute
+from populus.dialects.data import ConstantOp, reshaped_type, retyped
 from populus.dialects.popops import BroadcastOp, MapOp, ReduceOp, ReshapeOp
 from populus.dialects.support import shapes
 from populus.dialects.support.dead_code import erase_dead
@@ -63,11 +63,8 @@ class PopopsFusePass(ModulePass):
 def reshape_constant(op: ReshapeOp) -> None:
     """Replaces a reshape by a reshaped constant, if its operand is a constant without other uses."""
     constant = op.x.owner
-    if isinstance(constant, ConstantOp) and op.x.has_one_use():
-        value = constant.value
-        if isinstance(value, DenseIntOrFPElementsAttr):
-            value = array_attribute(constant.array().reshape(shape_of(op.y.type)))
-        new = ConstantOp.create(properties={"value": value}, result_types=[op.y.type])
+    if isinstance(constant, ConstantOp) and op.x.has_one_use() and (type := reshaped_type(op.x.type, shape_of(op.y.type))):
+        new = ConstantOp.create(properties={"value": retyped(constant.value, type)}, result_types=[type])
         new.location = constant.location
         new.result.name_hint = op.x.name_hint
         Rewriter.insert_op(new, InsertPoint.before(op))

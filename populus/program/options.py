@@ -10,7 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
-from populus.dialects.poplar.target import PARTIALS, Spec
+from populus.dialects.poplar.target import PARTIALS, Spec, check_block_format
 from populus.dialects.signature.bounded_dimensions import EXPECTED, are_bounds
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver import extensions
@@ -89,6 +89,7 @@ class MachineOptions:
     `threads`: number of threads of the native engine; default: POPULUS_THREADS, or the number of CPUs of this process.
     `optimise`: `balanced` (default), `cycles` or `memory`: what plans of products and convolutions spare.
     `partials`: the type that products of halves are summed in, `f32` (default) or `f16`, as docs/machine-model.md says.
+    `fidelity`: `LoFi`, `HiFi2`, `HiFi3` or `HiFi4`, the phases in which a mesh multiplies floats (docs/machine-of-your-own.md).
     """
 
     target: str = "host"
@@ -100,6 +101,7 @@ class MachineOptions:
     threads: int | None = None
     partials: Literal["f32", "f16"] | None = None
     optimise: Literal["balanced", "cycles", "memory"] | None = None
+    fidelity: Literal["LoFi", "HiFi2", "HiFi3", "HiFi4"] | None = None
 
     def extensions(self) -> tuple[extensions.Extension, ...]:
         """Loads the files of `load`; gives them after the extensions that the process already has. Raises PopulusError."""
@@ -109,7 +111,7 @@ class MachineOptions:
 
     def check(self) -> None:
         """Raises PopulusError for unknown names and values that do not fit together. A loaded file may define target and engine."""
-        for name in ("target", "engine", "level", "partials", "optimise"):
+        for name in ("target", "engine", "level", "partials", "optimise", "fidelity"):
             _check_kind(self, name, str, "a text")
         for name in ("tiles", "threads"):
             _check_kind(self, name, int, "a whole number")
@@ -128,7 +130,7 @@ class MachineOptions:
             )
         check_partials(self.partials)
         aim_of(self.optimise)
-        Spec.of(self.target, self.tiles)
+        Spec.of(self.target, self.tiles, self.fidelity)
 
     def compiling(self, pipeline: Pipeline, dims: Dims | None) -> CompileOptions:
         """Gives the options for a program with this pipeline and these sizes on the same machine."""
@@ -142,6 +144,7 @@ class MachineOptions:
             threads=self.threads,
             partials=self.partials,
             optimise=self.optimise,
+            fidelity=self.fidelity,
             pipeline=pipeline,
         )
 
@@ -165,6 +168,7 @@ class CompileOptions(MachineOptions):
     tiles of 2 by 2 outputs where that is faster, with errors as small (docs/performance-native.md). `fast` also has tiles of 4 by 4,
     with errors of a few 1e-6 of the largest output.
     `plan`: a file of plans of products and convolutions, by name or pattern (docs/plans.md); the others are planned as always.
+    `weight_format`: `bfp8` or `bfp4`, to which constants that products multiply are rounded, on a machine that has it.
     `progress`: called with the number and name of each pass before it runs.
     """
 
@@ -180,12 +184,16 @@ class CompileOptions(MachineOptions):
     example_inputs: Sequence[object] | None = None
     accuracy: AccuracyName = "standard"
     plan: str | os.PathLike[str] | None = None
+    weight_format: Literal["bfp8", "bfp4"] | None = None
     progress: Callable[[int, str], None] | None = None
 
     def check(self) -> None:
         """Raises PopulusError for an invalid machine, and for a sample that the engine does not support."""
         super().check()
         _check_kind(self, "accuracy", str, "a text")
+        _check_kind(self, "weight_format", str, "a text")
+        if self.weight_format is not None:
+            check_block_format(self.weight_format, Spec.of(self.target).target())
         _check_kind(self, "sample", int, "a whole number")
         _check_kind(self, "plan", (str, os.PathLike), "a file")
         for name in ("values", "bounds"):
@@ -214,12 +222,18 @@ class CompileOptions(MachineOptions):
         chosen = self.pipeline if isinstance(self.pipeline, Pipeline) else Pipeline.read(self.pipeline, known)
         if self.narrow:
             chosen = chosen.insert_before("poplin-to-poplar", PASSES["popops-narrow"]()())
+        if self.weight_format is not None:
+            before = next((p.name for p in chosen.passes if p.name in ("popart-outline", "popart-inplace", "popart-to-popops")), None)
+            if before is None:
+                raise PopulusError(f"weight_format = {self.weight_format} is for pipelines with popart-to-popops; this one has none")
+            chosen = chosen.insert_before(before, PASSES["popart-encode"]()()).with_options("popart-encode", weights=self.weight_format)
         if self.accuracy != "standard" and any(p.name == "poplin-to-poplar" for p in chosen.passes):
             chosen = chosen.with_options("poplin-to-poplar", winograd=ACCURACIES[self.accuracy])
         if self.plan is not None:
             chosen = chosen.with_options("poplin-to-poplar", plans=as_option(stated_in(self.plan)))
         chosen.check()
-        return chosen.with_defaults(target=self.target, tiles=self.tiles, partials=self.partials, optimise=self.optimise)
+        machine = {"target": self.target, "tiles": self.tiles, "fidelity": self.fidelity}
+        return chosen.with_defaults(**machine, partials=self.partials, optimise=self.optimise)
 
     def program_cache(self) -> ProgramCache | None:
         """Opens the cache on disk, if `cache` is set."""

@@ -435,7 +435,7 @@ def _cycles(v: Vertex, sizes: Sizes) -> Any:
         v.product(sizes, lambda a: a in summed - taps),
         v.product(sizes, lambda a: a in taps),
         v.element, v.target, v.partials, rounds=v.types[2].element == v.element,
-        kernel_rows=sizes["k0"] if len(taps) > 1 else 1, stride=strides[-1], swapped=v.swapped,
+        kernel_rows=sizes["k0"] if len(taps) > 1 else 1, stride=strides[-1], swapped=v.swapped, block=v.types[1].block,
     )  # fmt: skip
     return contraction(vertex)
 

@@ -20,7 +20,7 @@ class Products:
     channels, k in channels and one tap. Products in a batch are groups; images in a batch are rows. `partials`: the
     type that halves are summed in (`sum_type`). `rounds`: the vertex stores y in its own type, and so rounds wider
     sums. `kernel_rows`: of the taps. `stride`: of the innermost dimension. `swapped`: in a product, x is loaded into the
-    units, and w streams through them.
+    units, and w streams through them. `block`: the block format of w, "" if it has none.
     """
 
     groups: Count
@@ -36,3 +36,4 @@ class Products:
     kernel_rows: Count = 1
     stride: int = 1
     swapped: bool = False
+    block: str = ""

@@ -15,13 +15,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import f16, i32
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import UnrealizedConversionCastOp, f16, i32
+from xdsl.ir import Attribute, SSAValue
 
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.poplar.partition import Split
 from populus.dialects.poplar.target import Target, sum_type
+from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
+from populus.dialects.popops import DimShuffleOp, ReshapeOp, SliceOp
+from populus.dialects.support.block_floats import bytes_an_element
 from populus.dialects.support.element_types import element_type_of, is_byte, shape_of, size_in_bytes
 from populus.dialects.support.shapes import reach
 from populus.lowering.poplar.plan.kept import KeptPlans
@@ -49,6 +52,7 @@ class Contraction:
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     partials: str = ""  # the type that halves are summed in: f16, or f32 by default
+    block: str = ""  # the block format of the weights
 
     @property
     def macs(self) -> int:
@@ -64,11 +68,23 @@ def shape_of_contraction(op: MatMulOp | ConvolutionOp, partials: str = "") -> Co
     partials = partials if element_type_of(op.operands[0].type) == f16 else ""
     if isinstance(op, MatMulOp):
         (g, m, k), n = shape_of(op.a.type), shape_of(op.b.type)[2]
-        return Contraction(g, 1, n, k, (m,), (1,), (1,), partials)
+        return Contraction(g, 1, n, k, (m,), (1,), (1,), partials, block_of(op.b))
     batch, _, *windows = shape_of(op.y.type)
     out_all, ic, *kernel = shape_of(op.w.type)
     groups = op.groups
-    return Contraction(groups, batch, out_all // groups, ic, tuple(windows), tuple(kernel), tuple(ints(op.strides)), partials)
+    block = block_of(op.w)
+    return Contraction(
+        groups, batch, out_all // groups, ic, tuple(windows), tuple(kernel), tuple(ints(op.strides)), partials, block
+    )
+
+
+def block_of(operand: SSAValue) -> str:
+    """Returns the block format of a constant or parameter that an operand shows; "" if it has none."""
+    while isinstance(owner := operand.owner, DimShuffleOp | ReshapeOp | SliceOp):
+        operand = owner.x
+    if isinstance(owner, UnrealizedConversionCastOp) and isinstance(type := owner.inputs[0].type, TensorType):
+        return type.block
+    return ""
 
 
 @dataclass(frozen=True)
@@ -143,6 +159,7 @@ class Candidates:
         groups, batch, out_channels, in_channels, *windows, kernel = parts
         self.sums, self.size = partials_of(element, shape.partials), size_in_bytes(element)
         self.sum_size = size_in_bytes(self.sums)
+        self.weight_size = bytes_an_element(shape.block) if shape.block else self.size
         self.grains = outs, ins = grains_of(shape, element, target)
         self.groups, self.batch = _share(shape.groups, groups), _share(shape.batch, batch)
         self.images = self.groups * self.batch
@@ -169,7 +186,8 @@ class Candidates:
         x = self.images * self.in_channels * _product(extents)
         w = self.groups * self.out_channels * self.in_channels * _product(self.taps)
         y = self.images * self.out_channels * _product(self.windows)
-        return x * self.size, w * self.size, y * self.sum_size
+        weights = np.ceil(w * self.weight_size).astype(np.int64) if self.shape.block else w * self.size
+        return x * self.size, weights, y * self.sum_size
 
     def temporary_bytes(self) -> Counts:
         """Computes the bytes of a tile for all temporaries."""
@@ -207,6 +225,7 @@ class Candidates:
         vertex = Products(
             self.groups, rows, cols, self.out_channels, self.in_channels, taps, self.element, self.target, self.shape.partials,
             rounds=self.depth == 1, kernel_rows=self.taps[0] if len(self.taps) > 1 else 1, stride=self.shape.strides[-1],
+            block=self.shape.block,
         )  # fmt: skip
         compute = contraction(vertex)
         if self.swaps:

@@ -15,11 +15,11 @@ from populus.dialects.base.tensor_op import TensorOp, ints
 from populus.dialects.data import array_attribute
 from populus.dialects.poplar import ConstOp, GraphOp
 from populus.dialects.poplar.target import Target
-from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.popops import ConcatOp, DimShuffleOp, ReshapeOp, SliceOp
+from populus.dialects.support.block_floats import bytes_an_element
 from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes, tensor
-from populus.lowering.poplar.plan.contraction import MEMORY_SHARE, Contraction, fitting, options, promising, shape_of_contraction
+from populus.lowering.poplar.plan.contraction import MEMORY_SHARE, Contraction, block_of, fitting, options, promising, shape_of_contraction
 from populus.lowering.poplar.plan.residency import Room
 from populus.lowering.poplar.plan.stated import Names, Stated
 from populus.lowering.poplar.plan.weights import Arguments, constants_of
@@ -122,7 +122,8 @@ def _fewest(shape: Contraction, element: Attribute, target: Target, copies: int,
 
 
 def _bytes(tensor: SSAValue) -> int:
-    return math.prod(shape_of(tensor.type)) * size_in_bytes(element_type_of(tensor.type))
+    size = bytes_an_element(block) if (block := block_of(tensor)) else size_in_bytes(element_type_of(tensor.type))
+    return math.ceil(math.prod(shape_of(tensor.type)) * size)
 
 
 def _smaller(op: MatMulOp | ConvolutionOp, shape: Contraction, cut: str, steps: int) -> Contraction | None:
@@ -175,7 +176,7 @@ def _slice(op: Operation, x: SSAValue, dim: int, begin: int, end: int) -> SSAVal
         return _insert(op, ReshapeOp(inner, shape=[end - begin if d == dim else n for d, n in enumerate(shape)]))
     if isinstance(cast, UnrealizedConversionCastOp) and isinstance(constant := cast.inputs[0].owner, ConstOp):
         array = constant.array()[tuple(slice(begin, end) if d == dim else slice(None) for d in range(len(shape)))]
-        new = ConstOp(f"{constant.label.data}.{begin}", array_attribute(array), TensorType.of(array.shape, constant.type.element))
+        new = ConstOp(f"{constant.label.data}.{begin}", array_attribute(array), constant.type.reshaped(array.shape))
         made = UnrealizedConversionCastOp.get([new.result], [tensor(array.shape, element_type_of(x.type))])
         for inserted in (new, made):
             inserted.location = constant.location

@@ -13,7 +13,6 @@ from populus.dialects.data import array_attribute
 from populus.dialects.poplar import CallOp, ConstOp, GraphOp, GridAttr, ParamOp, StorageOp, ViewOp
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.target import Target
-from populus.dialects.poplar.types import TensorType
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.lowering.poplar.plan.contraction import Contraction, Option, shape_of_contraction
 from populus.lowering.poplar.tile_builder import TileBuilder
@@ -113,7 +112,7 @@ def by_groups(t: TileBuilder, tensor: SSAValue, shape: Sequence[int], arguments:
     value = constant.value
     if isinstance(value, DenseIntOrFPElementsAttr):
         value = array_attribute(constant.array().reshape(shape))
-    new = ConstOp(constant.label.data, value, TensorType.of(shape, constant.type.element))
+    new = ConstOp(constant.label.data, value, constant.type.reshaped(shape))
     t.insert(new, constant)
     new.location = constant.location
     new.result.name_hint = constant.result.name_hint
