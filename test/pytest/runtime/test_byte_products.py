@@ -117,7 +117,7 @@ PLANS = {  # CPU -> its form, that for few rows, the kernel of a 3x3 convolution
     "sapphirerapids": ("vnni", "vnni", TILES, TILES),
     "aarch64 generic": ("plain", "plain", DIRECT, DIRECT),
     "generic-rv64": ("plain", "plain", DIRECT, DIRECT),
-    "wasm32 generic": ("wide", "thin", WINOGRADS, DIRECT),
+    "wasm32 generic": ("wide", "thin", WINOGRADS, f"{DIRECT} few"),  # whose panels are always bytes
     "cortex-a76": ("sdot", "sdot", DIRECT, DIRECT),
     "neoverse-v1": ("usdot", "usdot", DIRECT, DIRECT),
 }

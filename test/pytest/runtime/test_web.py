@@ -358,6 +358,12 @@ def integers():
     return model(nodes, [("x", [9, 64], TensorProto.UINT8)], [("y", [9, 40], TensorProto.INT32)], weights)
 
 
+def test_weights_of_8_bits_are_shipped_as_bytes():
+    """The dot instruction multiplies 16 bits, to which a load widens; the weights once had them in the file."""
+    form = frozen_program(compiled(integers()), "wasm32", {}).form
+    assert max(c.nbytes for c in form.constants) == 64 * 40 + 4 * 40  # and for each column where its sum begins
+
+
 def halves():
     """A product of f16 whose weights are stored as f16, and a conversion."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Cast", ["p"], ["y"], to=TensorProto.FLOAT)]

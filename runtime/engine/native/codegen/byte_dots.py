@@ -4,7 +4,7 @@
 |---|---|---|
 | `vnni` | x86 with AVX512-VNNI or AVX-VNNI | `vpdpbusd`: ui8 by i8 |
 | `wide` | other x86, WebAssembly | two `pmaddwd` of 16 bits; never `pmaddubsw`, which saturates |
-| `thin` | the same, for few rows | the same, of a right-hand side that is widened when it is loaded |
+| `thin` | the same, for few rows; all of WebAssembly | the same, of a right-hand side that is widened when it is loaded |
 | `usdot`, `sdot` | 64-bit ARM with I8MM, with DOTPROD | ui8 by i8, i8 by i8 |
 | `plain` | all others | products of 32 bits |
 

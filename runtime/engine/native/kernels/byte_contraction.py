@@ -17,7 +17,7 @@ import numpy as np
 
 from populus.runtime.codelets.task import Array
 from populus.runtime.engine.native.codegen import byte_dots
-from populus.runtime.engine.native.codegen.cpu import Machine
+from populus.runtime.engine.native.codegen.cpu import WASM, Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
@@ -240,8 +240,12 @@ class ByteProduct:
 
     @property
     def few(self) -> bool:
-        """True if the panels are those for few rows: as 16 bits they would leave the caches, and each is read for few products."""
-        return self.rows <= FEW and self.n * self.k >= LARGE and byte_dots.form_of(self.library.host, True) == "thin"
+        """True if the panels are those for few rows: as 16 bits they would leave the caches, and each is read for few products.
+
+        So are all of WebAssembly, which widens them in the instruction that loads them: pages ship and hold half as many bytes.
+        """
+        host, few = self.library.host, self.rows <= FEW and self.n * self.k >= LARGE
+        return (few or host.architecture == WASM) and byte_dots.form_of(host, True) == "thin"
 
     @property
     def panels(self) -> Panels:
