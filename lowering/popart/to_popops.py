@@ -21,6 +21,7 @@ from populus.dialects.popart.sparse import SparseType
 from populus.dialects.support import user_op_errors
 from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, between, locate, where
+from populus.dialects.support.uses import LateUses
 from populus.lowering.popart.inplace import overwritten
 
 
@@ -48,6 +49,7 @@ DEPTH = 100  # of lowerings in each other; an op that lowers to itself has no en
 def lower_block(block: Block, target: str | None) -> None:
     """Lowers the ops of a block, as `PopartToPopopsPass` says."""
     # A plain loop: a pattern rewriter's walk costs as much as the whole lowering.
+    uses = LateUses(block)
     op, within = block.first_op, list[tuple[str, Operation | None]]()  # the ops whose lowering `op` is in, and what follows each
     while op is not None:
         while within and within[-1][1] is op:
@@ -55,16 +57,18 @@ def lower_block(block: Block, target: str | None) -> None:
         if isinstance(op, PopartOp) and _is_sparse(op):
             op = op.next_op  # its readers are lowered to what it is made of
             continue
+        uses.settle(op)
         if isinstance(op, PopartOp):
             if len(within) == DEPTH:
                 raise PopulusError(f"{where(op)}: {_cycle([name for name, _ in within])}; let `lower` end in library calls")
             within.append((op.name, op.next_op))
-            op = _replace(op, block, target)
+            op = _replace(op, block, target, uses)
             continue
         for region in op.regions:
             for inner in region.blocks:
                 lower_block(inner, target)
         op = op.next_op
+    uses.settle_all()
     erase_dead(block, lambda op: isinstance(op, ConstantOp) or _is_sparse(op))
     for op in block.ops:
         if _is_sparse(op):
@@ -81,7 +85,7 @@ def _cycle(names: list[str]) -> str:
     return f"the lowering has no end: {' -> '.join([*names[-size:], names[-size]])}"
 
 
-def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None:
+def _replace(op: PopartOp, block: Block, target: str | None, uses: LateUses) -> Operation | None:
     """Lowers `op` and returns the next op to visit: the first one inserted, or else the next of the block."""
     if type(op).lower is PopartOp.lower:
         on = f" on target {target}" if target is not None else ""
@@ -110,12 +114,9 @@ def _replace(op: PopartOp, block: Block, target: str | None) -> Operation | None
     locate(new, op.location)
     _keep_mark(op, values)
     for old, value in zip(op.results, values):
-        if value.name_hint is None:
-            value.name_hint = old.name_hint
-        old.replace_all_uses_with(value)
+        uses.replace(old, value)
     following = op.next_op
-    op.detach()
-    op.erase()
+    uses.erase(op)
     return new[0] if new else following
 
 

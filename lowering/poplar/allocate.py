@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
@@ -15,7 +13,8 @@ from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, ParamOp, Storage
 from populus.dialects.poplar.target import KIB, PRESETS, Target
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.poplar.map import spread
-from populus.runtime.memory import ALIGNMENT, PEAK, Tenant, Usage, layout, tenants, usage
+from populus.runtime.fitting import Fitting
+from populus.runtime.memory import PEAK, Tenant, Usage, aligned, layout, tenants, usage
 
 FITS = ("first", "best")
 NAMED = 4  # largest tenants that the message of a model that does not fit names
@@ -120,32 +119,10 @@ def fitted(ordered: Sequence[Tenant], tiles: int, fit: str = "first") -> dict[Te
     """Computes for each tenant, in this order, an address at which it overlaps no earlier one.
 
     `fit`: `first`, the lowest such address; `best`, the smallest gap that is large enough, the lowest of equals.
-    Complexity: O(tenants^2), independent of the number of tiles.
+    Independent of the number of tiles.
     """
-    n = len(ordered)
-    begin = np.cumsum([0, *(len(t.spans) for t in ordered)])  # first span of each tenant among all spans
-    first = np.array([first for t in ordered for first, _ in t.spans], np.int64)
-    last = np.array([last for t in ordered for _, last in t.spans], np.int64)
-    start = np.array([t.start for t in ordered], np.int64)
-    cells = np.array([len(t.bytes) for t in ordered], np.int64)
-    size = np.array([-(-t.largest // ALIGNMENT) * ALIGNMENT for t in ordered], np.int64)
-    address: NDArray[np.int64] = np.zeros(n, np.int64)
-    for i in range(n):
-        before = int(begin[i])
-        meets = np.zeros(before, bool)
-        for since, until in ordered[i].spans:
-            meets |= (first[:before] <= until) & (since <= last[:before])
-        together = np.logical_or.reduceat(meets, begin[:i]) if i else np.zeros(0, bool)
-        # Tile intervals on a ring intersect if one begins inside the other.
-        ahead, behind = (start[i] - start[:i]) % tiles, (start[:i] - start[i]) % tiles
-        together &= ((ahead < cells[:i]) | (behind < cells[i])) & (size[:i] > 0)
-        (others,) = np.nonzero(together)
-        others = others[np.argsort(address[others], kind="stable")]
-        ends = np.maximum.accumulate(np.concatenate([[0], address[others] + size[others]]))
-        gaps = np.concatenate([address[others], [np.iinfo(np.int64).max]]) - ends
-        room = gaps >= size[i]
-        address[i] = ends[int(room.argmax() if fit == "first" else np.where(room, gaps, np.iinfo(np.int64).max).argmin())]
-    return {tenant: int(a) for tenant, a in zip(ordered, address)}
+    fitting = Fitting(tiles, fit == "best")
+    return {t: fitting.place(aligned(t.largest), t.spans, t.start, len(t.bytes)) for t in ordered}
 
 
 def _top(all_tenants: Sequence[Tenant], addresses: Sequence[int]) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from populus.runtime.codelets.undefined import marked
+from populus.runtime.fitting import Fitting
 
 HUGE = 2 << 20  # bytes: larger arenas request huge pages, for fewer page faults and TLB misses
 
@@ -49,27 +50,7 @@ def assign_offsets(sizes: Mapping[K, int], spans: Mapping[K, Sequence[tuple[int,
     `sizes`: in bytes. `spans`: the live range of each key, as (first, last) steps in order. Keys whose spans do not
     meet may share bytes. Placement is first-fit by decreasing size.
     """
-    offsets: dict[K, int] = {}
-    order = sorted(sizes, key=lambda k: -sizes[k])
-    # A column for each placed key, by begin: begin, end, first and last step, whether it has several spans, its number in `order`.
-    placed = np.empty((6, len(order)), np.int64)
-    total = 0
-    for n, key in enumerate(order):
-        size, own = -(-sizes[key] // ALIGNMENT) * ALIGNMENT, spans[key]
-        begin, end, first, last, several, number = placed[:, :n]
-        met = np.flatnonzero((first <= own[-1][1]) & (last >= own[0][0]))
-        if len(own) > 1 or several[met].any():
-            met = met[[_meet(own, spans[order[i]]) for i in number[met]]]
-        at = np.maximum.accumulate(np.concatenate(([0], end[met])))  # before each of them, and after the last
-        gaps = np.flatnonzero((end[met] > at[:-1]) & (begin[met] >= at[:-1] + size))
-        offset = int(at[gaps[0] if gaps.size else -1])
-        offsets[key] = offset
-        place = int(np.searchsorted(begin, offset, "right"))
-        placed[:, place + 1 : n + 1] = placed[:, place:n]
-        placed[:, place] = offset, offset + size, own[0][0], own[-1][1], len(own) > 1, n
-        total = max(total, offset + size)
-    return offsets, total
-
-
-def _meet(a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]]) -> bool:
-    return any(first <= until and since <= last for first, last in a for since, until in b)
+    fitting = Fitting()
+    taken = {k: -(-sizes[k] // ALIGNMENT) * ALIGNMENT for k in sorted(sizes, key=lambda k: -sizes[k])}
+    offsets = {k: fitting.place(size, spans[k]) for k, size in taken.items()}
+    return offsets, max((offsets[k] + size for k, size in taken.items()), default=0)

@@ -27,7 +27,7 @@ from populus.dialects.popart.base import PopartOp
 from populus.dialects.signature.bounded_dimensions import RESULTS, set_sizes
 from populus.dialects.support.diagnostics import PopulusError, between, place
 from populus.dialects.support.element_types import element_type_of, is_known, shape_of
-from populus.dialects.support.uses import replace_uses
+from populus.dialects.support.uses import LateUses, replace_uses
 from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
 from populus.lowering.onnx.counted_masks import marked_sum
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, custom_ops, overriding
@@ -126,6 +126,7 @@ class Converter:
         self.masks = Masks(self.valid, by_class({**masked_ops.RULES, **masked_windows.RULES}), zeroed)
         self.inference = Inference(customs, ConstantEvaluation(customs, Converter), write_out, self.valid)
         self.converted: list[Operation] = []
+        self.uses: LateUses | None = None  # of a function without bounded dimensions
 
     def function(self, function: FuncOp) -> None:
         """Converts all ops of a function, and adds the valid lengths of its outputs as results.
@@ -140,8 +141,11 @@ class Converter:
                 reason = "strings are handles here (onnx-host-calls)" if strings else "tiles cannot hold it yet"
                 raise PopulusError(f"{place(argument.location) or 'an argument'}: the model's input is {argument.type}; {reason}")
         self.enter(function)
+        self.uses = None if self.valid.bounds else LateUses(block)
         for op in list(block.ops):
             self.operation(op)
+        if self.uses:
+            self.uses.settle_all()
         self.leave(function)
         self.finish()
         erase_unused(block)
@@ -187,6 +191,8 @@ class Converter:
         """
         if not isinstance(op, OnnxOp | CustomOp) or op in self.inference.resolved:
             return
+        if self.uses:
+            self.uses.settle(op)
         try:
             outputs = self.custom(op) if isinstance(op, CustomOp) else self.outputs(op)
             self.replace(op, outputs, typed)
@@ -207,7 +213,11 @@ class Converter:
                     raise PopulusError(f"its result is {result.type} by ONNX's inference, and {output.type} by its conversion")
                 output.name_hint = output.name_hint or result.name_hint
                 replaced.append((result, output))
-        replace_uses(replaced)
+        if self.uses:
+            for result, output in replaced:
+                self.uses.replace(result, output)
+        else:
+            replace_uses(replaced)
         self.converted.append(op)
 
     def custom(self, op: CustomOp) -> list[Output]:
