@@ -58,6 +58,9 @@ class _Help(argparse.HelpFormatter):
         return textwrap.fill(" ".join(text.split()), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
 
+SAME = (("--target", "--machine"),)  # options of some commands that others call otherwise
+
+
 class ArgumentParser(argparse.ArgumentParser):
     """An argparse parser that raises a UsageError for a mistake, instead of printing the usage; no option has an empty value."""
 
@@ -72,7 +75,8 @@ class ArgumentParser(argparse.ArgumentParser):
                 self.error(f"argument {'/'.join(action.option_strings) or action.metavar or action.dest}: the value is empty")
         options = [name for action in self._actions for name in action.option_strings]
         for name in (text.partition("=")[0] for text in rest if text.startswith("--")):
-            if near := get_close_matches(name, options, 1, 0.75):
+            others = [other for pair in SAME if name in pair for other in pair if other in options]
+            if near := others or get_close_matches(name, options, 1, 0.75):
                 self.error(f"no option '{name}'; did you mean '{near[0]}'?")
         return found, rest
 

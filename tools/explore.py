@@ -15,16 +15,19 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from populus.dialects.poplar.target import PARTIALS
+from populus.dialects.poplar.target import PARTIALS, Spec
 from populus.dialects.support.output_files import check_places
+from populus.exploration.axes import axes_of
 from populus.exploration.checking import checked
-from populus.exploration.explore import Exploration, check_parquet, explore
+from populus.exploration.explore import Exploration, Request, check_parquet, explore
 from populus.exploration.measure import LESS
 from populus.exploration.running import Point
 from populus.exploration.search import SEARCHES
 from populus.exploration.sensitivity import sensitivity
 from populus.exploration.space import EQUAL
-from populus.tools.command import UsageError, dims_of, stands_for, typed, values_of, whole
+from populus.exploration.technology import technology
+from populus.lowering.driver.pipeline import Pipeline
+from populus.tools.command import UsageError, dims_of, is_file, of_arguments, stands_for, typed, values_of, whole
 from populus.tools.output import Terminal, say_written, shown, to_standard_output
 from populus.tools.weightless import without_weights
 from populus.write.nets import model_path
@@ -83,9 +86,11 @@ def execute(args: argparse.Namespace) -> int:
         for path, text in zip(paths, args.models):
             stands_for(path, text)
         models = list(zip(paths, _weights(args.weights, len(paths)), strict=True))
+        options = _options(args)
+        _check_names(args, options)
         begun = perf_counter()
         with _progress() as progress:
-            found = explore(models, **_options(args), progress=progress)
+            found = explore(models, **options, progress=progress)
         for number in found.front[: args.sensitivity]:
             found.sensitivities[number] = sensitivity(found, number)
         checks = checked(found, args.check) if args.check else []
@@ -130,6 +135,16 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
         "dims": dims_of(args.dim),
         "values": values_of(args.value),
     }
+
+
+def _check_names(args: argparse.Namespace, options: dict[str, Any]) -> None:
+    """Raises UsageError for a name or value that there is not; what files say or define is found later."""
+    with of_arguments():
+        Request(**{name: options[name] for name in ("minimise", "points", "processes", "latency", "power", "log", "resume")}).check()
+        if args.technology is None or not is_file(args.technology):
+            technology(args.technology)
+        if not args.load and not is_file(args.pipeline):
+            axes_of(options["vary"], Spec.of(args.machine), Pipeline.read(args.pipeline))
 
 
 def vary_of(texts: Sequence[str]) -> dict[str, str]:

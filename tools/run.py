@@ -17,9 +17,8 @@ from rich.table import Table
 
 from populus.compare.engines import compare_engines
 from populus.compare.levels import Comparison, compare_levels
-from populus.dialects.poplar.machines.host import HOST
 from populus.dialects.poplar.target import PARTIALS, Spec
-from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.diagnostics import did_you_mean
 from populus.dialects.support.output_files import replacing
 from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline
@@ -129,21 +128,6 @@ def check_engine(args: argparse.Namespace) -> None:
             Pipeline.read(args.pipeline)
 
 
-def _check_machine(program: Program, args: argparse.Namespace) -> None:
-    """Raises PopulusError if a tile program is not of the machine of the arguments: its plans stand, and another would change nothing.
-
-    A machine without numbers of its own is any of this name; `host`, the default, is any machine.
-    """
-    from populus.runtime.session import graph_of
-
-    found, spec = graph_of(program.module("poplar")).target.data, Spec.of(args.target)
-    made, other = found.target(), args.target != HOST.name and spec.name != found.name
-    if other or (spec.overrides and spec.target() != made) or args.tiles not in (None, made.tiles):
-        text = ", ".join([found.name, *(f"{name}={n}" for name, n in found.overrides)])
-        options = "leave out --target and --tiles, or give what it is made from"
-        raise PopulusError(f"{args.model}: a tile program for '{text}', which no option changes; {options}")
-
-
 def program_of(
     args: argparse.Namespace, level: str, buckets: Sequence[int] = BUCKETS, compile: Callable[..., Program] = api.compile
 ) -> Program:
@@ -175,8 +159,6 @@ def program_of(
             buckets=buckets,
             progress=progress,
         )
-    if Path(args.model).suffix == ".mlir" and not isinstance(program, OpenProgram) and program.levels == ["poplar"]:
-        _check_machine(program, args)
     if args.plan_to is not None:
         with replacing(args.plan_to) as partial:
             partial.write_text(f"# {shown(Path(args.model).name)} on {args.target}\n{program.plans()}", encoding="utf-8")

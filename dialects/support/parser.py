@@ -155,6 +155,8 @@ class LocatingParser(Parser):
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         """Parses a module. Raises ParseError, at its first use for a value that is never defined, and for what is nested too deeply."""
+        if self._current_token.kind is MLIRTokenKind.EOF:
+            self.raise_error("there is no op in it; expected a module")
         try:
             return super().parse_module(allow_implicit_module)
         except ParseError:

@@ -7,6 +7,8 @@ from copy import copy
 from enum import Enum
 from typing import Any, ClassVar, cast
 
+import numpy as np
+
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.popart.enums import ENUMS
 from populus.popart.overloads import bound
@@ -16,6 +18,9 @@ from populus.popart.quiet import ignored
 def _fresh(default: Any) -> Any:
     """Gives a member's first value: a copy of a collection, a new group of settings, or the value."""
     return default() if isinstance(default, type) else copy(default)
+
+
+_EXPECTED: Mapping[type[object], str] = {bool: "True or False", int: "a whole number"}
 
 
 class Settings:
@@ -44,6 +49,9 @@ class Settings:
             raise AttributeError(f"{type(self).__name__} has no member '{name}'{did_you_mean(name, self.DEFAULTS)}")
         if name not in self.HONOURED and name not in self.REFUSED and value != self.DEFAULTS[name]:
             ignored(f"{type(self).__name__}.{name}", *([self.INSTEAD[name]] if name in self.INSTEAD else []))
+        expected = _EXPECTED.get(cast("type[object]", type(self.DEFAULTS[name])))
+        if name in self.HONOURED and expected and not isinstance(value, int | np.integer | np.bool_):
+            raise PopulusError(f"{type(self).__name__}.{name} = {value!r}; expected {expected}")
         object.__setattr__(self, name, value)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from populus.dialects.poplar.target import HOST, Spec
 from populus.dialects.support.budget import timed
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.garbage import no_garbage_collection
@@ -16,6 +18,7 @@ from populus.program.options import WITH_OPTIONS, CompileOptions
 from populus.program.program import Program
 from populus.program.source import Source
 from populus.program.watch import watch
+from populus.runtime.session import graph_of
 
 if TYPE_CHECKING:
     from populus.program.source import Model
@@ -54,9 +57,25 @@ def compiled(model: object, options: CompileOptions) -> Program:
         program = OpenProgram(once, pipeline, options, names, lambda sizes: specialised(once.at(sizes)))
         return _built(program, replace(options, host=True))
     try:
-        return specialised(source)
+        program = specialised(source)
     except TooLargeError as error:
         raise _advised(error, source, specialised) from error
+    if program.levels == ["poplar"]:
+        _check_machine(program, options, f"{os.fspath(model)}: " if isinstance(model, str | os.PathLike) else "")
+    return program
+
+
+def _check_machine(program: Program, options: CompileOptions, place: str) -> None:
+    """Raises PopulusError if a tile program is not of the machine of the options: its plans stand, and another would change nothing.
+
+    A machine without numbers of its own is any of this name; `host`, the default, is any machine.
+    """
+    found, spec = graph_of(program.module("poplar")).target.data, Spec.of(options.target)
+    made, other = found.target(), options.target != HOST.name and spec.name != found.name
+    if other or (spec.overrides and spec.target() != made) or options.tiles not in (None, made.tiles):
+        text = ", ".join([found.name, *(f"{name}={n}" for name, n in found.overrides)])
+        advice = "leave out --target and --tiles, or give what it is made from"
+        raise PopulusError(f"{place}a tile program for '{text}', which no option changes; {advice}")
 
 
 def _advised(error: TooLargeError, source: Source, specialised: Callable[[Source], Program]) -> TooLargeError:

@@ -71,11 +71,16 @@ def check_size(name: str, entry: object) -> None:
         raise PopulusError(f"dims['{name}'] is {entry!r}; expected at least 0")
 
 
-def _check_kind(options: object, name: str, kind: type | tuple[type, ...], expected: str) -> None:
-    """Raises PopulusError for an option of another type, which a user may give all the same."""
-    value: object = getattr(options, name)
-    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+def check_value(name: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
+    """Raises PopulusError for a value of another type, which a user may give all the same."""
+    if not isinstance(value, kind) or isinstance(value, bool):
         raise PopulusError(f"{name} = {value!r}; expected {expected}")
+
+
+def check_kind(options: object, name: str, kind: type | tuple[type, ...], expected: str) -> None:
+    """Raises PopulusError for an option of another type; None is of each."""
+    if getattr(options, name) is not None:
+        check_value(name, getattr(options, name), kind, expected)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,10 +117,10 @@ class MachineOptions:
     def check(self) -> None:
         """Raises PopulusError for unknown names and values that do not fit together. A loaded file may define target and engine."""
         for name in ("target", "engine", "level", "partials", "optimise", "fidelity"):
-            _check_kind(self, name, str, "a text")
+            check_kind(self, name, str, "a text")
         for name in ("tiles", "threads"):
-            _check_kind(self, name, int, "a whole number")
-        _check_kind(self, "dims", Mapping, "a dict of sizes by name")
+            check_kind(self, name, int, "a whole number")
+        check_kind(self, "dims", Mapping, "a dict of sizes by name")
         if self.engine not in choice.ENGINES:
             raise PopulusError(f"no engine '{self.engine}'{did_you_mean(self.engine, choice.ENGINES)}")
         if self.level not in LEVELS:
@@ -190,17 +195,17 @@ class CompileOptions(MachineOptions):
     def check(self) -> None:
         """Raises PopulusError for an invalid machine, and for a sample that the engine does not support."""
         super().check()
-        _check_kind(self, "accuracy", str, "a text")
-        _check_kind(self, "weight_format", str, "a text")
+        check_kind(self, "accuracy", str, "a text")
+        check_kind(self, "weight_format", str, "a text")
         if self.weight_format is not None:
             check_block_format(self.weight_format, Spec.of(self.target).target())
-        _check_kind(self, "sample", int, "a whole number")
-        _check_kind(self, "plan", (str, os.PathLike), "a file")
+        check_kind(self, "sample", int, "a whole number")
+        check_kind(self, "plan", (str, os.PathLike), "a file")
         for name in ("values", "bounds"):
-            _check_kind(self, name, Mapping, "a dict by name")
-        _check_kind(self, "pipeline", (str, os.PathLike, Pipeline), "a name, a file or a Pipeline")
+            check_kind(self, name, Mapping, "a dict by name")
+        check_kind(self, "pipeline", (str, os.PathLike, Pipeline), "a name, a file or a Pipeline")
         if not isinstance(self.cache, bool):
-            _check_kind(self, "cache", (str, os.PathLike), "True, False or a folder")
+            check_kind(self, "cache", (str, os.PathLike), "True, False or a folder")
         check_buckets(self.buckets)
         for name, most in (self.bounds or {}).items():
             if not isinstance(most, int) or isinstance(most, bool) or most < 0:  # pyright: ignore[reportUnnecessaryIsInstance], of users

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.guard import Guard
 from populus.lowering.driver.files import in_file
+from populus.program.options import check_value
 from populus.runtime.ranks import digest_of
 from populus.training import checkpoint as checkpoints
 from populus.training.samples import Samples
@@ -75,7 +77,16 @@ def train(
     `options` are those of `TrainingSession`. Several threads may train at the same time, each with its own checkpoint folder.
     Raises PopulusError, and NotFinite if training diverges.
     """
-    given = {**(hyper or {}), **({} if lr is None else {"lr": lr})}
+    for name, value in (("epochs", epochs), ("every", every)):
+        if value is not None:
+            check_value(name, value, Integral, "a whole number")
+            if value < 1:
+                raise PopulusError(f"{name} = {value}; at least 1 is expected")
+    if schedule is not None and not callable(schedule):
+        raise PopulusError(f"schedule = {schedule!r}; expected a function of the share of steps done, from 0 to 1")
+    if checkpoint is not None:
+        check_value("checkpoint", checkpoint, (str, os.PathLike), "a folder")
+    given = hyper if lr is None else {**hyper, "lr": lr} if isinstance(hyper, Mapping) else {"lr": lr}
     session = TrainingSession(model, loss=loss, optimizer=optimizer, batch=batch, hyper=given, seed=seed, **options)
     known = session.samples(data, labels, places[0])
     held = None if validate is None else session.samples(validate, labels, places[1])
@@ -88,8 +99,6 @@ def train(
         answers = {} if known.labels is None else {"labels": known.labels}
         place.check_same("other data", digest_of({**known.inputs, **answers}))
         place.check_same("other settings of training", repr((epochs, every, seed, checkpoint is None, validate is None)))
-    if epochs < 1:
-        raise PopulusError(f"epochs = {epochs}; at least 1 is expected")
     settings = {"samples": len(known), "seed": seed}
     rate = session.hyper["lr"]
     run = _Run(session, known, held, per_epoch, epochs, seed, schedule, report, each_epoch, checkpoint, every, settings, rate)

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from numbers import Integral, Real
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.popart.loss import LOSS_NAMES
 from populus.lowering.popart.training_names import CLIP_NORM, CLIP_VALUE
-from populus.program.options import MachineOptions
+from populus.program.options import MachineOptions, check_kind
 
 SHARDS = ("none", "states", "weights")
+
+_KINDS: Sequence[tuple[Sequence[str], type, str]] = (
+    (("loss", "optimizer", "shard", "output"), str, "a text"),
+    (("batch", "accumulate", "seed", "recompute", "axis", "replicas", "stages", "micro_batches"), Integral, "a whole number"),
+    (("clip_norm", "clip_value"), Real, "a number"),
+    (("hyper",), Mapping, "a dict of numbers by name"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +70,12 @@ class TrainingOptions(MachineOptions):
 
     def check_training(self) -> None:
         """Raises PopulusError for an unknown loss and numbers out of range. The machine is checked when its files are loaded."""
+        for names, kind, expected in _KINDS:
+            for name in names:
+                check_kind(self, name, kind, expected)
+        for name in ("parameters", "freeze", "sparse", "cuts"):
+            if isinstance(given := getattr(self, name), str):
+                raise PopulusError(f"{name} = {given!r}; expected a list of names, such as [{given!r}]")
         if self.loss not in LOSS_NAMES:
             raise PopulusError(f"no loss '{self.loss}'{did_you_mean(self.loss, LOSS_NAMES)}")
         if self.recompute < 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import dtype_of
@@ -34,7 +34,7 @@ class Samples:
 
 
 def samples(
-    data: Mapping[str, Any],
+    data: object,
     inputs: Mapping[str, TensorType[Attribute]],
     labels: TensorType[Attribute] | None,
     classes: int | None,
@@ -50,7 +50,10 @@ def samples(
     """
     import numpy as np
 
-    arrays = {name: np.asarray(array) for name, array in data.items()}
+    if not isinstance(data, Mapping):
+        names = ", ".join(f"'{name}': .." for name in (*inputs, *(() if labels is None else (label_name or "labels",))))
+        raise PopulusError(f"{place}: a {type(data).__name__}; expected arrays by name: {{{names}}}")
+    arrays = {name: np.asarray(array) for name, array in cast("Mapping[str, Any]", data).items()}
     if missing := [name for name in inputs if name not in arrays]:
         raise PopulusError(f"{place}: there is no array '{missing[0]}' for the model's input{did_you_mean(missing[0], arrays)}")
     others = [name for name in arrays if name not in inputs]

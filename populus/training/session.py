@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from importlib.metadata import version
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -23,7 +23,7 @@ from populus.lowering.popart.loss import IDENTITY, LABELS, LOSSES_EACH
 from populus.lowering.popart.optimize import optimizer_of
 from populus.lowering.popart.training_names import LOSS_SCALE, OVERFLOW, scalar_name, state_name, updated_name
 from populus.program.models import as_model
-from populus.program.options import Keywords
+from populus.program.options import Keywords, check_value
 from populus.program.replicas import Place
 from populus.program.shares import Kept, Shares
 from populus.runtime.ranks import digest_of, world
@@ -72,6 +72,8 @@ class TrainingSession:
     @Keywords(TrainingOptions).after_two
     def __init__(self, model: str | os.PathLike[str] | ModelProto, options: TrainingOptions):
         options.check_training()
+        if callable(getattr(model, "named_parameters", None)):
+            raise PopulusError("training needs an ONNX model, found a torch module; write one with torch.onnx.export(.., 'net.onnx')")
         given = as_model(model)
         if isinstance(given, ModuleOp):
             raise PopulusError("training needs an ONNX model; weights of a module cannot be exported")
@@ -177,6 +179,7 @@ class TrainingSession:
         if strange := [name for name in given if name not in self._optimizer.hyper]:
             raise PopulusError(f"{self.optimizer} has no hyperparameter '{strange[0]}'{did_you_mean(strange[0], self._optimizer.hyper)}")
         for name, value in given.items():
+            check_value(name, value, SupportsFloat, "a number")
             low, high = BOUNDS.get(name, (0.0, inf))
             if not (low <= value < high):
                 expected = f"at least {low:g}" + (f" and less than {high:g}" if high < inf else " and finite")

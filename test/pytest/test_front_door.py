@@ -242,3 +242,25 @@ def test_an_argument_of_another_type_is_named_in_one_line(argument, call, bad):
         call(bad)
     assert "\n" not in str(caught.value)
     assert call is populus.load_program or isinstance(caught.value, PopulusError)  # which needs NumPy alone
+
+
+TILES = """poplar.graph @main target <gc200, tiles = 4> {
+  %x = poplar.var "x" on [4 in 4] order [0] : !poplar.tensor<4xf32>
+  poplar.stream_in "x" to %x : !poplar.tensor<4xf32>
+  poplar.stream_out %x to "y" : !poplar.tensor<4xf32>
+}
+"""
+
+
+def test_a_tile_program_takes_no_machine_but_its_own(tmp_path):
+    path = tmp_path / "tiles.mlir"
+    path.write_text(TILES)
+    for other in ({"tiles": 8}, {"target": "gc2"}, {"target": "gc200, tiles=8"}):
+        with pytest.raises(PopulusError, match=f"^{path}: a tile program for 'gc200, tiles=4', which no option changes; leave out"):
+            populus.compile(path, engine="numpy", **other)
+    module = populus.compile(path, engine="numpy").module("poplar")
+    with pytest.raises(PopulusError, match="^a tile program for 'gc200, tiles=4', which no option changes"):
+        populus.compile(module, engine="numpy", tiles=8)
+    for own in ({}, {"tiles": 4}, {"target": "gc200"}, {"target": "gc200, tiles=4"}):
+        found = populus.compile(module, engine="numpy", **own).run({"x": np.arange(4, dtype=np.float32)})
+        assert found["y"].tolist() == [0, 1, 2, 3]

@@ -468,3 +468,36 @@ def test_statistics_that_two_nodes_share_are_refused():
     model.graph.node.insert(1, helper.make_node("BatchNormalization", ["u", "scale", "shift", "mean", "variance"], ["u2"], name="again"))
     with pytest.raises(PopulusError, match="'again': another BatchNormalization has the running statistics 'mean' too; give each its own"):
         train(model, data(), batch_statistics=True)
+
+
+class TorchModule:
+    """Stands for a module of torch, which tests run without."""
+
+    def named_parameters(self) -> list[object]:
+        return []
+
+
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"data": (1, 2)}, "data: a tuple; expected arrays by name: {'x': .., 'labels': ..}"),
+    ({"validate": [1]}, "validation data: a list; expected arrays by name: {'x': .., 'labels': ..}"),
+    ({"model": TorchModule()}, "training needs an ONNX model, found a torch module; write one with torch.onnx.export(.., 'net.onnx')"),
+    ({"lr": "1e-3"}, "lr = '1e-3'; expected a number"),
+    ({"lr": [0.1]}, r"lr = [0.1]; expected a number"),
+    ({"hyper": {"beta1": "a"}}, "beta1 = 'a'; expected a number"),
+    ({"hyper": [1]}, "hyper = [1]; expected a dict of numbers by name"),
+    ({"loss": ["cross_entropy"]}, "loss = ['cross_entropy']; expected a text"),
+    ({"optimizer": 3}, "optimizer = 3; expected a text"),
+    ({"batch": "4"}, "batch = '4'; expected a whole number"),
+    ({"accumulate": 1.5}, "accumulate = 1.5; expected a whole number"),
+    ({"clip_norm": "1"}, "clip_norm = '1'; expected a number"),
+    ({"parameters": "w1"}, "parameters = 'w1'; expected a list of names, such as ['w1']"),
+    ({"epochs": "2"}, "epochs = '2'; expected a whole number"),
+    ({"every": 0}, "every = 0; at least 1 is expected"),
+    ({"schedule": "cosine"}, "schedule = 'cosine'; expected a function of the share of steps done, from 0 to 1"),
+    ({"checkpoint": 5}, "checkpoint = 5; expected a folder"),
+])  # fmt: skip
+def test_an_argument_of_another_type_is_told_in_one_line(changed, message):
+    given = {"model": mlp(), "data": data(), "batch": 4, **changed}
+    with pytest.raises(PopulusError) as caught:
+        train(given.pop("model"), given.pop("data"), **given)
+    assert str(caught.value) == message

@@ -281,7 +281,8 @@ def test_each_option_is_honoured_refused_or_warned_of_once(monkeypatch):
     monkeypatch.setattr(quiet, "_SAID", set[tuple[str, str]]())  # nothing was said yet, and other tests find it as it was
     unsaid = popart.SessionOptions.HONOURED | popart.SessionOptions.REFUSED
     for name, default in popart.SessionOptions.DEFAULTS.items():
-        other = {"other": "1"} if isinstance(default, dict) else "another value"
+        counted = name in popart.SessionOptions.HONOURED and isinstance(default, int)
+        other = {"other": "1"} if isinstance(default, dict) else 2 if counted else "another value"
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             for _ in range(2):
@@ -289,6 +290,19 @@ def test_each_option_is_honoured_refused_or_warned_of_once(monkeypatch):
         assert [str(w.message).partition(" and ")[0] for w in found] == (
             [] if name in unsaid else [f"populus.popart takes SessionOptions.{name}"]
         )
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), [
+    ("accumulationFactor", "x", "a whole number"),
+    ("replicatedGraphCount", 2.5, "a whole number"),
+    ("enableGradientAccumulation", "no", "True or False"),
+])  # fmt: skip
+def test_an_option_of_another_type_is_refused_where_it_is_set(name, value, expected):
+    options = popart.SessionOptions()
+    with pytest.raises(PopulusError, match=f"^SessionOptions.{name} = {value!r}; expected {expected}$"):
+        setattr(options, name, value)
+    setattr(options, name, np.int64(1))
+    assert getattr(options, name) == 1
 
 
 def test_the_comparison_of_names_reads_bindings_and_sees_differences(api):

@@ -55,6 +55,7 @@ TILES = """poplar.graph @main target <gc200, tiles = 4> {
 MADE = "tiles.mlir: a tile program for 'gc200, tiles=4', which no option changes; leave out --target and --tiles"
 
 RUN = ("run", "digits.onnx")
+EXPLORE = ("explore", "digits")
 TRAIN = ("train", "digits.onnx", "--data", "name.npz")
 MISTAKES = {
     "a file that is not there": (("run", "digitz.onnx"), 1, "digitz.onnx: no such file; did you mean 'digits.onnx'?"),
@@ -83,7 +84,13 @@ MISTAKES = {
         2,
         "give --plan-to, --no-weights with the model",
     ),
-    "a misspelt measure": (("explore", "digits", "--minimise", "cycle"), 1, "minimise: no measure 'cycle'; did you mean 'cycles'?\n"),
+    "a misspelt measure": ((*EXPLORE, "--minimise", "cycle"), 2, "minimise: no measure 'cycle'; did you mean 'cycles'?\n"),
+    "a misspelt machine": ((*EXPLORE, "--machine", "gc20"), 2, "no target 'gc20'; did you mean 'gc200'?\n"),
+    "an option of other commands": ((*EXPLORE, "--target", "gc200"), 2, "no option '--target'; did you mean '--machine'?"),
+    "a misspelt technology": ((*EXPLORE, "--technology", "8nm"), 2, "no technology '8nm'; did you mean '7nm'?; there are 45nm, 7nm,"),
+    "no range": ((*EXPLORE, "--vary", "tiles=a:b"), 2, "vary tiles: 'a:b' is no range; expected LEAST:GREATEST:STEP"),
+    "a misspelt field": ((*EXPLORE, "--vary", "tile=8"), 2, "vary tile: gc200 has no such field, and there is no such"),
+    "a text without ops": (("run", "comment.mlir"), 1, "comment.mlir:2:1: there is no op in it; expected a module\n"),
     "a misspelt field of a plan": ((*RUN, "--plan", "wrong.plan"), 1, "wrong.plan:1: no field 'outs=2'; did you mean 'out'?\n"),
     "a name that no machine has": (("new-target", "my chip"), 2, "'my chip' is not a name for a machine"),
     "a module without its weights": (
@@ -172,6 +179,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     onnx.save(product, "outside.onnx", save_as_external_data=True, location="outside.bin", size_threshold=0)
     Path("outside.bin").unlink()
     Path("empty.onnx").touch()
+    Path("comment.mlir").write_text("// nothing\n")
     Path("lost.mlir").write_text(LOST)
     Path("tiles.mlir").write_text(TILES)
     Path("wrong.plan").write_text("conv1: outs=2\n")
