@@ -14,7 +14,7 @@ import ast
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -295,11 +295,11 @@ def files(folder: str, root: Path = ROOT) -> Iterator[str]:
             yield name
 
 
-def drawn(seed: int = SEED, count: int = COUNT, root: Path = ROOT) -> list[Edit]:
+def drawn(seed: int = SEED, count: int = COUNT, root: Path = ROOT, shares: Mapping[str, float] = SHARES) -> list[Edit]:
     """Draws mistakes: a file of a folder, a kind of what can be changed there, and a place, each evenly. No place is drawn twice."""
     rng = random.Random(seed)
     found: list[Edit] = []
-    for folder, share in SHARES.items():
+    for folder, share in shares.items():
         names, of, texts = list(files(folder, root)), dict[str, list[Edit]](), dict[str, str]()
         seen = set[tuple[str, int, int]]()
         while len(seen) < round(share * count):
