@@ -53,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--search", choices=SEARCHES, help="all points, random ones, or those that Optuna chooses; all by default, else optuna")
     add("--seed", type=whole(0), default=0, metavar="N", help="of the search (0)")
     add("--processes", type=whole(1), metavar="N", help="number of processes (one for each CPU)")
+    add("--scheduler", metavar="ADDRESS", help="let the workers of this Dask scheduler weigh the points (the extra `dask`)")
     add("--log", metavar="FILE", help="keep each point in this file as soon as it is there")
     add("--resume", action="store_true", help="go on with the points of --log")
     add("--technology", metavar="T", help="7nm (default), 45nm, or a JSON file of your own: joules and square millimetres")
@@ -94,7 +95,7 @@ def execute(args: argparse.Namespace) -> int:
         for number in found.front[: args.sensitivity]:
             found.sensitivities[number] = sensitivity(found, number)
         checks = checked(found, args.check) if args.check else []
-    _write(args, found)
+        _write(args, found)  # the page compiles points of the front again, and reads the models
     _report(console, found, perf_counter() - begun)
     for number, changes in found.sensitivities.items():
         console.print(_sensitivity_table(number, changes))
@@ -110,22 +111,8 @@ def execute(args: argparse.Namespace) -> int:
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     """Gives the keywords of `explore`. Raises UsageError for texts that cannot be read."""
-    names = (
-        "machine",
-        "equal",
-        "fit",
-        "points",
-        "search",
-        "seed",
-        "processes",
-        "log",
-        "resume",
-        "technology",
-        "partials",
-        "optimise",
-        "plans",
-    )
-    given = {name: getattr(args, name) for name in (*names, "pipeline", "plan", "load")}
+    names = ("machine", "equal", "fit", "points", "search", "seed", "processes", "log", "resume", "technology", "partials", "optimise")
+    given = {name: getattr(args, name) for name in (*names, "plans", "scheduler", "pipeline", "plan", "load")}
     return {
         **given,
         "vary": vary_of(args.vary),

@@ -46,8 +46,9 @@ class Request:
     `minimise`: measures that make the front. `fit`: only programs that keep all their data on the tiles. `latency`: most seconds of the
     mix. `power`: most watts. `points`: most points. `search`: `all`, `random` or `optuna`; by default all of a space that is small enough,
     else Optuna. `seed`: of the search. `processes`: default, one for each CPU. `log`: a file that keeps each point as soon as it is there.
-    `resume`: goes on with that file. `plans`: of each product and convolution, the best plans that are tried together. `progress`: called
-    with the points that are there, those asked for, and the last one.
+    `resume`: goes on with that file. `plans`: of each product and convolution, the best plans that are tried together. `scheduler`: the
+    address of a Dask scheduler, whose workers weigh the points. `progress`: called with the points that are there, those asked for, and
+    the last one.
     """
 
     minimise: Sequence[str] = ("cycles", "memory")
@@ -61,6 +62,7 @@ class Request:
     log: str | os.PathLike[str] | None = None
     resume: bool = False
     plans: int = 1
+    scheduler: str | None = None
     progress: Callable[[int, int, Point], None] | None = None
 
     def check(self) -> None:
@@ -301,7 +303,7 @@ def explored(bench: Bench, request: Request) -> Exploration:
             request.progress(there, most, point)
 
     interrupted = False
-    with Runner(bench, log, request.processes, said) as runner:
+    with Runner(bench, log, request.processes, said, request.scheduler) as runner:
         asked: list[int] = list(range(space.size)) if search == "all" else drawn(space, most, request.seed)
         try:
             if search == "optuna":

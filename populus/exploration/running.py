@@ -14,6 +14,7 @@ from typing import Any, Self, TypeAlias
 from populus.dialects.support.diagnostics import PopulusError
 from populus.exploration.log import Log
 from populus.exploration.measure import Bench
+from populus.exploration.scheduler import Cluster
 
 Point: TypeAlias = "dict[str, Any]"
 """`point`: its number; `measures`, or `why` there are none; `plans`: those found by a search; `reuse`: what it did not make again."""
@@ -44,15 +45,17 @@ def _begin() -> None:
 
 
 class Runner:
-    """Weighs points, at most once each, in several processes. `known`: the points that are there already."""
+    """Weighs points, at most once each, in processes or by the workers of a scheduler. `known`: the points that are there already."""
 
-    def __init__(self, bench: Bench, log: Log | None, processes: int | None, said: Callable[[Point], None]):
+    def __init__(self, bench: Bench, log: Log | None, processes: int | None, said: Callable[[Point], None], scheduler: str | None = None):
+        """Begins. Raises PopulusError for a scheduler that cannot be reached."""
         self.bench, self.log, self.said = bench, log, said
         self.known: dict[int, Point] = {} if log is None else dict(log.found)
         forks = "fork" in multiprocessing.get_all_start_methods()
         cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has no affinity
         self.processes = max(1, cpus if processes is None else processes) if forks else 1
         self._pool: ProcessPoolExecutor | None = None
+        self._cluster = None if scheduler is None else Cluster(scheduler, bench, weighed)
 
     def __enter__(self) -> Self:
         return self
@@ -61,6 +64,8 @@ class Runner:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             _BENCH.clear()
+        if self._cluster is not None:
+            self._cluster.close()
 
     def points(self, numbers: Sequence[int]) -> list[Point]:
         """Gives these points, in this order."""
@@ -80,6 +85,9 @@ class Runner:
         return *(i for name, i in indices.items() if name != "tile_bytes"), -int(memory)
 
     def _weigh(self, numbers: Sequence[int]) -> Iterator[Point]:
+        if self._cluster is not None:
+            yield from self._cluster.points(self._groups(numbers))
+            return
         if self.processes == 1:
             for number in numbers:
                 yield weighed(self.bench, number)

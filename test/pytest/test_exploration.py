@@ -33,6 +33,8 @@ from populus.exploration.explore import Request, space_of
 from populus.exploration.front import dominates, front_of, hypervolume
 from populus.exploration.log import Log
 from populus.exploration.plans import searched
+from populus.exploration.running import weighed
+from populus.exploration.scheduler import _group
 from populus.exploration.search import propose
 from populus.exploration.sensitivity import sensitivity
 from populus.exploration.space import spread_over
@@ -357,6 +359,42 @@ def test_200_points_cover_95_hundredths_of_the_front_of_2000(seed):
     own = [(math.log(a), math.log(b)) for a, b in (costs[n] for n in found) if a < math.inf]
     assert hypervolume(own, worst) >= 0.95 * hypervolume(logs, worst)
     assert propose(space, 200, seed, 2, weigh) == found, "the same seed gives the same points"
+
+
+# ---- workers of a scheduler
+
+
+@pytest.mark.skipif(find_spec("distributed") is None, reason="workers of a scheduler are Dask's, the extra `dask`")
+def test_workers_of_a_scheduler_give_the_same_bytes(explored, tmp_path):
+    distributed = importlib.import_module("distributed")
+    given = {"machine": "gc200, tiles=32", "vary": VARY, "minimise": ("cycles", "memory", "energy")}
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None, local_directory=tmp_path) as cluster:
+        found = populus.explore(two_products(), scheduler=cluster.scheduler_address, **given)
+        module = populus.compile(two_products(), level="popart").module("popart")
+        with pytest.raises(PopulusError, match="a module in memory, which is not sent"):
+            populus.explore(module, scheduler=cluster.scheduler_address, **given)
+    assert found.json() == explored.json()
+    assert 1 <= sum(p["reuse"]["levels_made"] for p in found.points) <= 2, "once in each worker"
+
+
+@pytest.mark.skipif(find_spec("distributed") is None, reason="workers of a scheduler are Dask's, the extra `dask`")
+def test_a_scheduler_that_is_not_there_is_one_line(monkeypatch):
+    monkeypatch.setattr("populus.exploration.scheduler.WAIT", 1)
+    for address in ("tcp://127.0.0.1:1", "no address"):
+        with pytest.raises(PopulusError, match=f"^scheduler {address}: ") as error:
+            populus.explore(two_products(), machine="gc200, tiles=16", scheduler=address)
+        assert "\n" not in str(error.value)
+
+
+def test_a_worker_with_other_sources_is_refused():
+    with pytest.raises(PopulusError, match="a worker has other sources"):
+        _group("other", weighed, None, [0])
+
+
+def test_a_scheduler_without_dask_is_one_line(monkeypatch):
+    monkeypatch.setattr("populus.exploration.scheduler.find_spec", lambda name: None)
+    with pytest.raises(PopulusError, match="Dask is not installed; pip install distributed"):
+        populus.explore(two_products(), machine="gc200, tiles=16", scheduler="tcp://127.0.0.1:1")
 
 
 # ---- logs
