@@ -1,6 +1,6 @@
 """Weighs 2,000 machines for squeezenet, and stores their cycles and joules: the space on which test_exploration.py judges the search.
 
-    python -m benchmarks.explored_space [PROCESSES]
+python -m benchmarks.explored_space [PROCESSES]
 """
 
 from __future__ import annotations

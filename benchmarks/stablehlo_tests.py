@@ -42,7 +42,7 @@ CLOSE, ALMOST = 3, 1e-3  # units in the last place of `expect_close`; the absolu
 Run: TypeAlias = Callable[[str, str], tuple[str, str]]  # of a program's name and text: right, rounded, wrong or refused, and why
 SIZED = re.compile(r"stablehlo\.(real_)?dynamic_(?!slice|update)|stablehlo\.set_dimension")  # ops whose operands are sizes
 EXPECTED = re.compile(
-    r'(?:check\.expect_(\w+)_const (%[\w#]+), (dense<.*?>|#\S+) : (tensor<[^\n]*?>)(?:, tolerance = [^\n]*)?$)'
+    r"(?:check\.expect_(\w+)_const (%[\w#]+), (dense<.*?>|#\S+) : (tensor<[^\n]*?>)(?:, tolerance = [^\n]*)?$)"
     r'|(?:"check\.expect_(\w+)_const"\((%[\w#]+)\) <?\{[^\n]*?value = (dense<[^\n]*?>) : (tensor<[^\n]*?>)\}>?[^\n]*$)',
     re.MULTILINE | re.DOTALL,
 )

@@ -1,9 +1,9 @@
-// Times of one model in one Node process, the engines in turns: node web.mjs FILE, with {folder, model, inputs, ort, rounds}. Prints JSON.
+// Times of one model in one Node process, the engines in turns: node web.mjs FILE, with {folder, model, inputs, ort, rounds, threads}. Prints JSON.
 import fs from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
-const { folder, model, inputs, ort, rounds } = JSON.parse(fs.readFileSync(process.argv[2]));
+const { folder, model, inputs, ort, rounds, threads } = JSON.parse(fs.readFileSync(process.argv[2]));
 const ARRAYS = { float32: Float32Array, int64: BigInt64Array, int32: Int32Array, uint8: Uint8Array, int8: Int8Array };
 const given = inputs.map(({ name, type, shape, file }) => {
   const bytes = fs.readFileSync(file);
@@ -12,8 +12,8 @@ const given = inputs.map(({ name, type, shape, file }) => {
 const lanes = [], starts = {};
 const { load } = await import(pathToFileURL(path.join(folder, "populus.mjs")));
 const arrays = Object.fromEntries(given.map(({ name, data }) => [name, data]));
-for (const [label, relaxed] of [["relaxed", true], ["plain", false]]) {
-  const begun = performance.now(), program = await load(undefined, { relaxed });
+for (const [label, options] of [["relaxed", {}], ["plain", { relaxed: false }], ...(threads > 1 ? [["threads", { threads }]] : [])]) {
+  const begun = performance.now(), program = await load(undefined, { threads: 1, ...options });
   const run = () => program.run(arrays);
   run();
   starts[label] = performance.now() - begun;

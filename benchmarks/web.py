@@ -2,6 +2,7 @@
 
 python -m benchmarks.web [MODEL ..] [--ort FOLDER] [--rounds N]     by default light nets and layers; `all`: those of the table of speeds.
 python -m benchmarks.web squeezenet.QDQ bert_layer.dynamic          8-bit models, as benchmarks.quantized makes them.
+python -m benchmarks.web [MODEL ..] --threads N                     also on so many threads, over one, in the last column.
 python -m benchmarks.web [MODEL ..] --sizes                         bytes alone, without Node.
 python -m benchmarks.web [MODEL ..] --builds                        seconds of `populus build` over those for x86-64, without Node.
 
@@ -97,12 +98,12 @@ def builds(name: str, rounds: int) -> str:
     return " | ".join([f"{first:.2f} s", *(f"{other / first:.2f}" for other in others)])
 
 
-def measured(name: str, ort: Path, rounds: int) -> tuple[list[dict], str]:
+def measured(name: str, ort: Path, rounds: int, threads: int = 1) -> tuple[list[dict], str]:
     """Builds a model and runs it. Returns what Node says of each engine, and the bytes that a page ships; no rounds: these alone."""
     with tempfile.TemporaryDirectory(prefix="populus-web-") as place:
         folder = Path(place)
         proto = made(name, folder / "model.onnx")
-        program = populus.compile(proto, target="host", engine="native")
+        program = populus.compile(proto, target="host", engine="native", threads=threads if threads > 1 else None)
         populus.build(program, folder / "built", cpu="wasm32", relaxed=True)
         if not rounds:
             return [], shipped(proto, program, folder / "built")
@@ -111,7 +112,8 @@ def measured(name: str, ort: Path, rounds: int) -> tuple[list[dict], str]:
             file = folder / f"input{number}"
             file.write_bytes(array.tobytes())
             inputs.append({"name": key, "type": array.dtype.name, "shape": array.shape, "file": str(file)})
-        given = {"folder": str(folder / "built"), "model": str(folder / "model.onnx"), "inputs": inputs, "ort": str(ort), "rounds": rounds}
+        given = {"folder": str(folder / "built"), "model": str(folder / "model.onnx"), "inputs": inputs, "ort": str(ort)}
+        given |= {"rounds": rounds, "threads": threads}
         (folder / "given.json").write_text(json.dumps(given))
         done = subprocess.run([node(), str(ROOT / "web.mjs"), str(folder / "given.json")], capture_output=True, text=True, check=False)
         if done.returncode:
@@ -125,6 +127,7 @@ def main() -> None:
     parser.add_argument("models", nargs="*", metavar="MODEL", default=list(NAMES))
     parser.add_argument("--ort", type=Path, default=ORT, metavar="FOLDER", help="the package onnxruntime-web")
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--sizes", action="store_true")
     parser.add_argument("--builds", action="store_true")
     args = parser.parse_args()
@@ -144,19 +147,20 @@ def main() -> None:
     theirs = [(args.ort / "dist" / file).read_bytes() for file in THEIRS]
     sizes = sum(map(len, theirs)), sum(len(gzip.compress(part, 9)) for part in theirs)
     print(f"onnxruntime-web: {sizes[0] / 1e3:,.0f} kB of code, {sizes[1] / 1e3:,.0f} kB compressed\n")
-    heads = ("model", "relaxed", "plain", "onnxruntime-web", "ratio", "plain", "start", *SHIPPED, "apart")
+    heads = ("model", "relaxed", "plain", "onnxruntime-web", "ratio", "plain", "start", *SHIPPED, "apart", f"{args.threads} threads")
     print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     found: dict[str, list[float]] = {"relaxed": [], "plain": []}
     for name in names:
-        lanes, bytes = measured(name, args.ort, args.rounds)
+        lanes, bytes = measured(name, args.ort, args.rounds, args.threads)
         times = {lane["label"]: lane["times"] for lane in lanes}
+        more = times.pop("threads", times["relaxed"])
         cells = [f"{median(t):.2f} ms ({min(t):.2f})" for t in times.values()]
         ratios = [f"{median(times[k]) / median(times['ort']):.2f} ({min(times[k]) / min(times['ort']):.2f})" for k in ("relaxed", "plain")]
         starts = {lane["label"]: lane["start"] for lane in lanes}
         assert "." in name or max(lane["apart"] for lane in lanes) < 1e-3, lanes  # with 8 bits, one rounding is much
         print(
             f"| {name} | {' | '.join(cells)} | {' | '.join(ratios)} | {starts['relaxed']:.0f} of {starts['ort']:.0f} ms "
-            f"| {bytes} | {lanes[0]['apart']:.0e} |",
+            f"| {bytes} | {lanes[0]['apart']:.0e} | {median(more) / median(times['relaxed']):.2f} |",
             flush=True,
         )
         for label, ratios_of in found.items():
