@@ -35,6 +35,7 @@ from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.stablehlo.attributes import ConvolutionDimensions, Named, Word
+from populus.dialects.stablehlo.region_rules import verify_regions
 from populus.dialects.stablehlo.shape_rules import RULES
 from populus.dialects.support.diagnostics import PlainErrors
 
@@ -255,6 +256,7 @@ class HloOp(PlainErrors, IRDLOperation, ABC):
             if last is None or last.name != "stablehlo.return":
                 name = form.regions[min(i, len(form.regions) - 1)].rstrip("*")
                 raise VerifyException(f"the region '{name}' is one block that ends in stablehlo.return")
+        verify_regions(self, form.regions)  # pyright: ignore[reportArgumentType], the file under its other name
         if (rule := RULES.get(self.kind)) is not None:
             rule(self)  # pyright: ignore[reportArgumentType], the file under its other name
 

@@ -64,6 +64,50 @@ def test_a_shape_that_does_not_follow_is_refused_with_its_place(tmp_path):
     assert found.startswith("FILE:2:") and "2" in found
 
 
+REDUCED = """func.func @main(%x: tensor<4xf32>, %i: tensor<f32>) -> tensor<f32> {
+  %0 = "stablehlo.reduce"(%x, %i) <{dimensions = array<i64: 0>}> ({
+  ^bb0(ARGUMENTS):
+    %1 = "stablehlo.add"(%a, %a) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    "stablehlo.return"(RESULTS) : (TYPES) -> ()
+  }) : (tensor<4xf32>, tensor<f32>) -> tensor<f32>
+  func.return %0 : tensor<f32>
+}
+"""
+LOOPED = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "stablehlo.while"(%x) ({
+  ^bb0(%a: tensor<4xf32>):
+    %p = "stablehlo.constant"() <{value = dense<true> : tensor<i1>}> : () -> tensor<i1>
+    "stablehlo.return"(%p) : (tensor<i1>) -> ()
+  }, {
+  ^bb0(%a: tensor<4xf32>):
+    "stablehlo.return"(RESULTS) : (TYPES) -> ()
+  }) : (tensor<4xf32>) -> tensor<4xf32>
+  func.return %0 : tensor<4xf32>
+}
+"""
+ONE, TWO = "%a: tensor<f32>", "%a: tensor<f32>, %b: tensor<f32>"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "gives", "types", "said"),
+    [
+        (REDUCED, ONE, "%1", "tensor<f32>", "reduce: region 'body' takes tensor<f32>; 2 scalars are expected"),
+        (
+            REDUCED,
+            TWO,
+            "%1, %1",
+            "tensor<f32>, tensor<f32>",
+            "reduce: region 'body' gives tensor<f32>, tensor<f32>; 1 scalar is expected",
+        ),
+        (REDUCED, TWO, "%x", "tensor<4xf32>", "reduce: region 'body' gives tensor<4xf32>; 1 scalar is expected"),
+        (LOOPED, "", "", "", "while: region 'body' gives nothing; tensor<4xf32> are expected"),
+    ],
+)
+def test_a_wrong_region_is_refused_with_its_place(text, arguments, gives, types, said, tmp_path):
+    found = refusal(text.replace("ARGUMENTS", arguments).replace("RESULTS", gives).replace("TYPES", types), tmp_path)
+    assert found == f"FILE:2:3: stablehlo.{said.replace(': region', ': the region')}"
+
+
 def test_a_custom_call_without_a_conversion_is_refused_by_its_target(tmp_path):
     text = (
         "func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {\n%0 = stablehlo.custom_call @mine(%a) : (tensor<2xf32>) -> tensor<2xf32>\n"
