@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 PLATFORM = ("tpu",)
 """Of the platforms that JAX lowers for, the one for which it calls least outside of StableHLO: on CPUs cholesky is LAPACK's."""
+GENERATORS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
+"""JAX's generators of random numbers, by the types of their keys."""
 Statics: TypeAlias = tuple[set[int], set[str]]
 ALIAS = "tf.aliasing_output"  # JAX's attribute of a donated argument: the number of the result that takes its place
 
@@ -242,7 +244,7 @@ def _array(leaf: Any, element: Attribute) -> NDArray[Any]:
 def _wrapped(jax: Any, value: Any, dtype: Any) -> Any:
     """Makes a key of JAX of its words; gives any other result as it is."""
     is_key = dtype is not None and jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
-    return jax.random.wrap_key_data(value, impl=str(dtype).removeprefix("key<").rstrip(">")) if is_key else value
+    return jax.random.wrap_key_data(value, impl=GENERATORS[str(dtype)]) if is_key else value
 
 
 def _aliases(module: ModuleOp) -> dict[int, int]:

@@ -60,6 +60,16 @@ def test_random_numbers_of_a_key_that_is_given_are_those_of_jax(typed):
     near(list(pjax.jit(drawn)(key)), list(jax.jit(drawn)(key)), 1e-6)
 
 
+@pytest.mark.parametrize("generator", ["threefry2x32", "rbg", "unsafe_rbg"])
+def test_keys_that_are_results_are_those_of_jax(generator):
+    key = jax.random.key(1, impl=generator)
+    found, wanted = (
+        jit(lambda k: (k, jax.random.wrap_key_data(jax.random.key_data(k) + 1, impl=generator)))(key) for jit in (pjax.jit, jax.jit)
+    )
+    for a, b in zip(found, wanted, strict=True):
+        assert a.dtype == b.dtype and jax.random.key_data(a).tolist() == jax.random.key_data(b).tolist()
+
+
 def test_what_jax_would_compute_itself_is_refused_in_one_line():
     x = np.ones((4,), np.float32)
     doubled = pjax.jit(lambda a: 2 * a)
