@@ -9,6 +9,7 @@ Weights are named and have shapes, but no data: `--no-weights` plans by their si
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +111,11 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1, help="sequences (1)")
     parser.add_argument("--positions", type=int, default=4096, help="of the cache, the new one among them (4096)")
     parser.add_argument("--layers", type=int, help="only so many layers, without logits")
+    parser.add_argument("--head", action="store_true", help="no layer, but the logits")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the ONNX file to write")
     args = parser.parse_args()
-    args.out.write_bytes(decoder(DECODERS[args.net], args.batch, args.positions, args.layers).SerializeToString())
+    net, layers = (replace(DECODERS[args.net], layers=0), None) if args.head else (DECODERS[args.net], args.layers)
+    args.out.write_bytes(decoder(net, args.batch, args.positions, layers).SerializeToString())
 
 
 if __name__ == "__main__":

@@ -278,6 +278,17 @@ def conv_net() -> onnx.ModelProto:
     return g.model("conv_net", g.linear(y, 128, 10), [32, 10], inputs=[32, 3, 32, 32])
 
 
+def keywords(channels: int = 64) -> onnx.ModelProto:
+    """Builds the net of MLPerf Tiny for 12 keywords: 49 frames of 10 coefficients. Source: DS-CNN of Zhang et al., Hello Edge, 2017."""
+    g = Graph()
+    y = g.op("Relu", g.op("Conv", "x", g.weight(channels, 1, 10, 4, scale=0.1), g.weight(channels), pads=[4, 1, 5, 1], strides=[2, 2]))
+    for _ in range(4):
+        depthwise = g.op("Conv", y, g.weight(channels, 1, 3, 3, scale=0.3), g.weight(channels), pads=[1, 1, 1, 1], group=channels)
+        y = g.op("Relu", g.op("Conv", g.op("Relu", depthwise), g.weight(channels, channels, 1, 1, scale=0.1), g.weight(channels)))
+    y = g.linear(g.op("Flatten", g.op("GlobalAveragePool", y)), channels, 12)
+    return g.model("keywords", g.op("Softmax", y), [1, 12], inputs=[1, 1, 49, 10])
+
+
 def _net(name: str) -> Callable[[], onnx.ModelProto]:
     return lambda: randomised(LIGHT / f"light_{name}.onnx")
 

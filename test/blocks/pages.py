@@ -54,7 +54,12 @@ PAGES: dict[str, Page] = {
         },
     ),
     "docs/explore-questions.md": Page(
-        not_run={"populus explore bert.onnx": "needs an ONNX file of BERT-base, which is not in the repository"},
+        not_run={
+            "populus explore bert.onnx": "needs an ONNX file of BERT-base, which is not in the repository",
+            "populus explore hey_jarvis.onnx": "needs a model of an npm package",
+            "python -m benchmarks.decoders": CLONE,
+            "populus explore layers.onnx": CLONE,
+        },
         long=("populus explore resnet50 --equal",),
     ),
     "docs/explore-measured.md": Page(not_run={"python -m": "needs a clone, and ZigZag in an environment of its own"}),
