@@ -204,8 +204,14 @@ class ReadyProgram:
     def run(self, inputs: Inputs) -> dict[str, NDArray[Any]]:
         """Runs the program, as `Program.run` does. A mistake is left to the compiled model, which words it."""
         if self._full is None and is_plain():
-            with suppress(ProgramError):
-                return self.run_frozen(inputs)
+            try:
+                found = self._built.run(inputs)
+            except ProgramError:
+                pass
+            else:
+                if self._later is not None:
+                    self._keep()
+                return found
         return self._program().run(inputs)
 
     __call__ = run
@@ -305,10 +311,8 @@ def _line(path: str) -> str:
 
 def is_plain() -> bool:
     """Tells whether no ops were loaded in this process, and nobody watches its programs."""
-    extensions, watch = (sys.modules.get(f"populus.{name}") for name in ("lowering.driver.extensions", "program.watch"))
-    if extensions is not None and extensions.known():
-        return False
-    return watch is None or watch.watch() is None
+    extensions, watch = sys.modules.get("populus.lowering.driver.extensions"), sys.modules.get("populus.program.watch")
+    return (extensions is None or not extensions.known()) and (watch is None or watch.watch() is None)
 
 
 def _text(value: object) -> str | None:

@@ -72,7 +72,8 @@ class KeptProgram(Runner):
         self._words[placed.at[Base.WORDS]] += self._words.ctypes.data
         rows = self._words[: WORDS * placed.steps].reshape(-1, WORDS)
         moves = np.flatnonzero((steps[:, 0] == IN) | (steps[:, 0] == OUT)).tolist()
-        self._slots = np.zeros(len(placed.inputs) + len(placed.outputs) + 1, np.int64)
+        self._arrays = len(placed.inputs) + len(placed.outputs)
+        self._slots = (ctypes.c_int64 * (self._arrays + 1))()  # the addresses of a run's arrays; of ctypes, which takes them in 0.2 us
         self._arguments = np.zeros((len(moves) + 1, 3), np.int64)
         self._converts: dict[int, tuple[int, Array]] = {}  # by step: the slot of the caller's array, and the program's elements
         for step, arguments in zip(moves, self._arguments):
@@ -94,7 +95,7 @@ class KeptProgram(Runner):
             self._converts[step] = slot, np.frombuffer(memory, own)
             row[0] = Step.STOP
             return
-        arguments[:] = self._slots.ctypes.data + 8 * slot, place, elements * own.itemsize
+        arguments[:] = ctypes.addressof(self._slots) + 8 * slot, place, elements * own.itemsize
         row[:] = Step.LAUNCH, self._placed.kernels["in" if kind == IN else "out"], arguments.ctypes.data, 1, 50, 1, 0, 0
 
     def rest(self) -> None:
@@ -121,7 +122,7 @@ class KeptProgram(Runner):
     def _walk(self, addresses: Sequence[int], arrays: Sequence[Array]) -> None:
         for check in self._placed.checks:
             check()
-        self._slots[:-1] = addresses
+        self._slots[: self._arrays] = addresses
         step = 0
         while True:
             came = self._team.walk(self._at, step, BUDGET, self._wakes)

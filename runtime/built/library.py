@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -66,15 +66,25 @@ class Runner(ABC):
         Raises ProgramError for an input that is missing, unknown, or of another shape or element type, and for a value that the
         model refuses.
         """
-        inputs = by_name(inputs, self.inputs)
+        named = cast("Mapping[str, Any]", inputs) if type(inputs) is dict else by_name(inputs, self.inputs)
+        if named.keys() != self.inputs.keys():
+            self._refuse(named)
+        given: list[Array] = []
+        for name, (shape, dtype) in self.inputs.items():  # as few steps as can be: a small program runs in microseconds
+            array = named[name]
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
+                array = _fitting(f"input '{name}'", array_of(name, array), (shape, dtype))
+            given.append(array)
+        taken = [np.empty(shape, dtype) for shape, dtype in self.outputs.values()]
+        self.start(given, taken)
+        return dict(zip(self.outputs, taken))
+
+    def _refuse(self, inputs: Mapping[str, Any]) -> None:
+        """Raises ProgramError for an input that is unknown or missing."""
         if unknown := [name for name in inputs if name not in self.inputs]:
             raise ProgramError(f"the program has no input '{unknown[0]}'; it has {_listed(self.inputs)}")
         if missing := [name for name in self.inputs if name not in inputs]:
             raise ProgramError(f"input '{missing[0]}' is missing ({_text(self.inputs[missing[0]])})")
-        given = [_fitting(f"input '{name}'", array_of(name, inputs[name]), type) for name, type in self.inputs.items()]
-        taken = [np.empty(*type) for type in self.outputs.values()]
-        self.start(given, taken)
-        return dict(zip(self.outputs, taken))
 
     __call__ = run
 

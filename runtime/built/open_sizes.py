@@ -109,14 +109,15 @@ class Padded:
             if len(self._fits) >= SEEN:
                 self._fits.clear()
             fit = self._fits[shapes] = self._fit(shapes)
-        taken = [np.empty(*type) for type in self.outputs.values()]
+        taken = [np.empty(shape, dtype) for shape, dtype in self.outputs.values()]
         with self._lock.lock:
             if shapes != self._shapes:
                 self._shapes, self._buffers = shapes, self._padded(fit)
             given: list[Array] = []
             for name, buffer in zip(self._built.inputs, self._buffers):
                 if buffer is None:
-                    given.append(np.require(arrays[name], requirements="C"))
+                    array = arrays[name]
+                    given.append(array if array.flags.c_contiguous else np.ascontiguousarray(array))
                     continue
                 if (part := fit.given.get(name)) is not None:
                     buffer[part] = arrays[name]

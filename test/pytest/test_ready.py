@@ -299,6 +299,18 @@ def test_the_first_process_binds_a_program_once_and_keeps_it_after_its_first_res
     assert events == ["bound", "populus-keep"]
 
 
+def test_a_run_of_a_kept_program_calls_few_functions(path):
+    compiled(path)
+    program, calls = compiled(path), []
+    program.run(X)
+    sys.setprofile(lambda frame, event, argument: calls.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        program.run(X)
+    finally:
+        sys.setprofile(None)
+    assert len(calls) <= 12, calls
+
+
 def test_a_program_that_is_asked_for_is_kept_at_once(path):
     compiled(path)
     assert found(path) is not None
