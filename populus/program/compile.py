@@ -72,9 +72,10 @@ def _check_machine(program: Program, options: CompileOptions, place: str) -> Non
     """
     found, spec = graph_of(program.module("poplar")).target.data, Spec.of(options.target)
     made, other = found.target(), options.target != HOST.name and spec.name != found.name
-    if other or (spec.overrides and spec.target() != made) or options.tiles not in (None, made.tiles):
+    how = options.weight_format is not None or options.fidelity is not None  # what is multiplied, and in how many phases
+    if other or how or (spec.overrides and spec.target() != made) or options.tiles not in (None, made.tiles):
         text = ", ".join([found.name, *(f"{name}={n}" for name, n in found.overrides)])
-        advice = "leave out --target and --tiles, or give what it is made from"
+        advice = "leave out --target and --tiles, --weight-format and --fidelity, or give what it is made from"
         raise PopulusError(f"{place}a tile program for '{text}', which no option changes; {advice}")
 
 

@@ -101,6 +101,7 @@ MISTAKES = {
     "another machine for a tile program": (("profile", "tiles.mlir", "--target", "bow"), 1, MADE),
     "another number of tiles for a tile program": (("run", "tiles.mlir", "--tiles", "8"), 1, MADE),
     "another machine's memory for a tile program": (("run", "tiles.mlir", "--target", "gc200, tile_bytes=8192"), 1, MADE),
+    "phases for a tile program, whose machine has none": (("run", "tiles.mlir", "--target", "n150", "--fidelity", "LoFi"), 1, MADE),
     "a wrong shape": ((*RUN, "--inputs", "shape.npz"), 1, "has shape [4, 8, 8], expected [1, 1, 8, 8]"),
     "a wrong dtype": ((*RUN, "--inputs", "dtype.npz"), 1, "array.astype('float32') converts it"),
     "a wrong name of an input": ((*RUN, "--inputs", "name.npz"), 1, "no input 'imag'; did you mean 'image'?"),
