@@ -116,13 +116,15 @@ def test_runs_of_any_sizes_have_the_bits_of_the_compiled_program_in_both_process
 def test_a_range_is_kept_as_one_program_and_refuses_what_is_outside(path, no_compiler):
     options = {"dims": {"n": (2, 6), "m": 3}}
     expected = [populus.compile(path, cache=False, **options).run(drawn(n, 3)) for n in (2, 6, 4)]
+    program = populus.compile(path, **options)
     for _ in range(2):
-        program = populus.compile(path, **options)
         assert type(program) is ReadyProgram
         for n, wanted in zip((2, 6, 4), expected):
             same(program.run(drawn(n, 3)), wanted)
         assert str(program.signature) == str(populus.compile(path, cache=False, **options).signature)
         assert program.signature.padding == populus.compile(path, cache=False, **options).signature.padding
+        ready.finish()
+        program = populus.compile(path, **options)
     for n, m, message in ((7, 3, "dimension 'n' is 7, above its bound 6"), (1, 3, "below its least size 2"), (3, 4, r"expected \[3, 4\]")):
         with pytest.raises(PopulusError, match=message):
             program.run(drawn(n, m))
