@@ -128,6 +128,8 @@ class Ground(Forms):
             case "multi_slice":
                 row, [at] = self.field(node, 0, index), self.field(node, 1, index)
                 return self.named([term for _, term in sorted(row)], at[1])
+            case "top_k" if (place := self.ranked(node, index)) is not None:
+                return place
             case "multi_update":
                 return self.updated(node, index)
             case _ if node.parts:
@@ -187,6 +189,16 @@ class Ground(Forms):
                 found.setdefault(tuple(v for v, r in zip(index, ranges) if r is None), []).append((index[rank:], points))
             known = self._fields[id(relation)] = relation, ranges, found
         return known[1], known[2]
+
+    def ranked(self, node: Node, index: Point) -> int | None:
+        """Gives the place of the element of a rank in a row of numbers; None for a row of others."""
+        row = [self.value(x) for _, x in sorted(self.field(node, 0, index))]
+        [(_, rank)] = self.field(node, 1, index)
+        numbers, at = [float(v) for v in row if v is not None], self.value(rank)
+        if at is None or len(numbers) < len(row) or any(map(math.isnan, numbers)):
+            return None
+        sign = -1 if str(node.params[0]).startswith(("true", "1")) else 1
+        return self.number(sorted(range(len(numbers)), key=lambda k: (sign * numbers[k], k))[int(at)])
 
     def updated(self, node: Node, index: Point) -> int:
         """Gives an element of a table with updated rows: one update after the other."""

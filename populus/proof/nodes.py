@@ -126,7 +126,10 @@ class Nodes:
             return any(all(map(self.float_node, ids)) for ids in node.parts)
         if node.kind == "tree":
             return self._float_form(cast("Skeleton", node.params[0]), iter(node.parts))
-        return node.params[-1:] == (True,) or node.kind in FLOATS
+        if node.kind in ("multi_slice", "multi_update"):  # as the table, the first field
+            fields = node.params[len(node.params) - len(node.parts) :]
+            return any(self.float_node(i) for (i,), field in zip(node.parts, fields) if field == 0)
+        return bool(node.params and node.params[-1] is True) or node.kind in FLOATS  # 1 is the number of a field
 
     def _float_form(self, form: Skeleton, parts: Iterator[tuple[int, ...]]) -> bool:
         """Tells whether a formula is known to be of floats. Consumes the parts of its leaves."""

@@ -16,7 +16,6 @@ from populus.dialects.poplar.partition import ALL, Domain, Split
 from populus.dialects.support.element_types import is_float
 from populus.proof.codelets import Family, Operand
 from populus.proof.onnx.node import Node, Results
-from populus.proof.report import Undecided
 from populus.proof.trees import Pieces
 
 _1, _2, _3 = Arg(1), Arg(2), Arg(3)
@@ -162,18 +161,17 @@ def _arg(n: Node) -> Results:
 
 
 def _hardmax(n: Node) -> Results:
-    if n.op.VERSION < 13:
-        raise Undecided(f"opset {n.op.VERSION}")
-    axis = n.axis(len(n.full))
-    index = extreme_index(n, n.x(0), n.full, axis, True, False)
-    here = [along(n, n.full, axis), n.t.seen(index, without(n.full, axis))]
-    same = n.t.elementwise(equal(_1, _2), box(n.full), here, False)
-    return [n.t.elementwise(select(1.0, 0.0, _1), box(n.full), [same], True)]
+    axis, full, x = n.axis(len(n.full)), n.full, n.x(0)
+    if n.op.VERSION < 13:  # the dimensions from the axis on are one
+        full, axis = (math.prod(n.full[:axis]), math.prod(n.full[axis:])), 1
+        x = n.t.reshaped(x, n.full, full)
+    index = extreme_index(n, x, full, axis, True, False)
+    here = [along(n, full, axis), n.t.seen(index, without(full, axis))]
+    same = n.t.elementwise(equal(_1, _2), box(full), here, False)
+    return [n.t.reshaped(n.t.elementwise(select(1.0, 0.0, _1), box(full), [same], True), full, n.full)]
 
 
 def _top_k(n: Node) -> Results:
-    if n.op.VERSION < 11:
-        raise Undecided(f"opset {n.op.VERSION}")
     shape = n.shape(0)
     axis, full = n.axis(len(shape)), n.full
     order = [*(d for d in range(len(shape)) if d != axis), axis]

@@ -103,10 +103,15 @@ def convolved(n: Node, of_x: tuple[int, ...], of_w: tuple[int, ...], x: Pieces, 
 def _transposed_conv(n: Node) -> Results:
     """Gives the sum over i, k and channels where `i stride + k dilation - pad` is the result's place."""
     (batch, inputs, *size), (_, per, *kernel), outs = n.shape(0), n.shape(1), n.full[2:]
-    if (n.get("auto_pad") or "NOTSET") != "NOTSET" or n.get("output_shape"):
-        raise Undecided("padding that follows from the result's size")
-    groups = int(n.get("group"))
+    groups, policy = int(n.get("group")), n.get("auto_pad") or "NOTSET"
     strides, dilations, before, _ = _windows(n, size, kernel, outs)
+    if n.get("output_shape") or policy.startswith("SAME"):
+        extra = [int(v) for v in n.get("output_padding") or [0] * len(size)]
+        reach = [s * (m - 1) + e + d * (k - 1) + 1 for s, m, e, d, k in zip(strides, size, extra, dilations, kernel)]
+        totals = [r - out for r, out in zip(reach, outs)]
+        if min(totals) < 0:
+            raise Undecided("a result larger than its windows reach")
+        before = [total // 2 if policy == "SAME_UPPER" else total - total // 2 for total in totals]
     o, i, k = (names(stem, len(outs)) for stem in "oik")
     point = f"[{', '.join(['b', 'f', *o, 'c', *i, *k])}]"
     where = within(["b", "f", *o, "c", *i, *k], [batch, per * groups, *outs, inputs // groups, *size, *kernel])

@@ -58,6 +58,20 @@ def _reduction(n: Node) -> Results:
     return [n.t.elementwise(after(_1, math.prod(shape[a] for a in axes)), box(n.full), [y], floats)]
 
 
+def _log_sum_exp(n: Node) -> Results:
+    """Gives `m + log(sum of e^(x - m))`, the same for every m: the largest, where it is finite."""
+    axes = n.ints(1, "axes") or ([] if n.get("noop_with_empty_axes") else list(range(len(n.shape(0)))))
+    if not is_float(n.element(0)):
+        raise Undecided("integers")
+    full = box(n.shape(0))
+    to_row = _row_map(n.shape(0), [a % len(n.shape(0)) for a in axes], n.get("keepdims") != 0)
+    largest = n.t.reduced("max", to_row.range(), to_row.reverse(), n.x(0), every(n.shape(0)))
+    m = n.t.elementwise(expr.select(_1, 0.0, expr.isfinite(_1)), to_row.range(), [largest], True)
+    e = n.t.elementwise(expr.exp(_1 - _2), full, [n.x(0), n.t.seen(m, to_row)], True)
+    total = n.t.reduced("add", to_row.range(), to_row.reverse(), e, every(n.shape(0)))
+    return [n.t.elementwise(expr.log(_1) + _2, to_row.range(), [total, m], True)]
+
+
 def _softmax(n: Node) -> Results:
     shape, log = n.full, n.op.OP_TYPE == "LogSoftmax"
     axis = n.axis(len(shape))
@@ -132,6 +146,7 @@ def _lp(n: Node) -> Results:
 
 ROWS: Mapping[str, Callable[[Node], Results]] = {
     **dict.fromkeys(BEFORE, _reduction),
+    "ReduceLogSumExp": _log_sum_exp,
     **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised_layer),
     **dict.fromkeys(("InstanceNormalization", "GroupNormalization"), _normalised_groups),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import onnx
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f32, i32
 from xdsl.rewriter import Rewriter
 
 import populus
@@ -19,17 +19,20 @@ from populus.dialects import expr
 from populus.dialects.data import ConstantOp, constant
 from populus.dialects.poplar.affine import box, every, read_map
 from populus.dialects.poplar.compute import FamilyOp
-from populus.dialects.poplar.partition import Access
+from populus.dialects.poplar.meaning import plain
+from populus.dialects.poplar.partition import ALL, Access, Domain, Split
 from populus.dialects.poplar.types import Field, FieldsAttr
 from populus.dialects.popops import MapOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.pipeline import WATCHING
 from populus.lowering.poplar import merge
 from populus.lowering.popops import fuse
+from populus.proof.codelets import Family, Operand
 from populus.proof.equivalence import compare
 from populus.proof.passes import proving
 from populus.proof.report import PROVED, REFUTED, UNDECIDED
 from populus.proof.terms import Terms
+from populus.proof.trees import Leaf
 from populus.tools.main import main
 from populus.training.session import TrainingSession
 
@@ -75,11 +78,42 @@ def _one(op, shapes, constants=(), opset=18, kind=onnx.TensorProto.FLOAT, **attr
         ("ReduceL2", [(3, 2)], (), {"noop_with_empty_axes": 1}),
         ("Upsample", [(1, 1, 3, 3)], (), {"opset": 7, "mode": "linear", "scales": [1.0, 1.0, 1.5, 1.0]}),
         ("Tile", [(0, 5)], ([1, 2],), {}),
+        ("Hardmax", [(2, 3, 2)], (), {"opset": 11, "axis": 1}),  # of rows of 6
+        ("ReduceLogSumExp", [(3, 4)], (), {"keepdims": 0}),
+        ("ConvTranspose", [(1, 2, 4, 4), (2, 3, 3, 3)], (), {"strides": [2, 2], "auto_pad": "SAME_LOWER"}),
+        ("ConvTranspose", [(1, 2, 4, 4), (2, 3, 3, 3)], (), {"strides": [2, 2], "output_shape": [8, 8]}),
     ],
 )
 def test_an_edge_of_an_op_is_proved_from_its_definition(op, shapes, constants, attributes):
     rows = rows_of(_one(op, shapes, [np.array(c, np.int64) for c in constants], **attributes))
     assert [row for row in rows if row.verdict != PROVED] == []
+
+
+def test_the_order_of_known_numbers_is_known():
+    values = np.array([[3, 1, 2], [5, 9, 9]], np.float32)
+    node = onnx.helper.make_node("TopK", ["c", "k"], ["y", "places"])
+    fixed = [onnx.numpy_helper.from_array(a, n) for n, a in (("c", values), ("k", np.array([2], np.int64)))]
+    outputs = [onnx.helper.make_tensor_value_info(n, t, None) for n, t in (("y", 1), ("places", 7))]
+    graph = onnx.helper.make_graph([node], "top", [], outputs, fixed)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=8)
+    assert [row for row in rows_of(model) if row.verdict != PROVED] == []
+
+
+@pytest.mark.parametrize("floats", [True, False])
+def test_rows_that_an_index_names_are_of_the_type_of_their_table(floats):
+    """Laws of quotients are those of real numbers: for integers they do not hold."""
+    t, shape = Terms(), (4, 2)
+    table, index = t.input("table", shape, floats), t.input("index", (), False)
+    element = f32 if floats else i32
+    axes = (("d", Split(2)),)
+    fields = {
+        "table": Operand(table, shape, element, (ALL, *plain("d"))),
+        "indices": Operand(index, (), i32, ()),
+        "y": Operand([], (2,), element, plain("d")),
+    }
+    [piece] = Family(t, "multi_slice", Domain(axes, ()), {}, fields).written()
+    assert isinstance(piece.tree, Leaf)
+    assert t.float_node(piece.tree.node) == floats
 
 
 def test_constants_of_sampled_images_are_compared_place_by_place():
