@@ -21,7 +21,7 @@ from populus.dialects.poplar.affine import Map, Set, box, read_set
 from populus.dialects.poplar.points import TooMany, example, images, some_point
 from populus.proof.nodes import Node
 from populus.proof.programs import Results
-from populus.proof.report import Report, Undecided
+from populus.proof.report import Report, Undecided, walked
 from populus.proof.terms import Terms
 from populus.proof.trees import Apply, Converted, Leaf, Number, Skeleton, Tree
 from populus.runtime.expr import evaluate
@@ -34,7 +34,17 @@ TURNS = 6  # drawn elements at which terms of different form are evaluated
 
 def compare(terms: Terms, want: Results, have: Results) -> Report:
     """Compares the outputs of two programs. Refuted claims name an output, an element, and both terms."""
-    report, values = Report(), Values(terms)
+    report = Report()
+    try:
+        with walked():
+            _compare(terms, want, have, report)
+    except Undecided as why:
+        report.undecided.append(str(why))
+    return report
+
+
+def _compare(terms: Terms, want: Results, have: Results, report: Report) -> None:
+    values = Values(terms)
     for name, (pieces, shape) in want.items():
         report.claims["output"] += 1
         if name not in have:
@@ -52,11 +62,10 @@ def compare(terms: Terms, want: Results, have: Results) -> Report:
                 if terms.same(p.tree, q.tree, elements) or _same_by_element(terms, p.tree, q.tree, elements):
                     continue
                 if len(report.undecided) == MOST_JUDGED:
-                    return report
+                    return
                 _judge(values, name, elements, p.tree, q.tree, report)
         if not rest.is_empty():
             report.refuted.append(f"output '{name}': {example(rest)} is not computed")
-    return report
 
 
 def _same_by_element(terms: Terms, a: Tree, b: Tree, elements: Set) -> bool:

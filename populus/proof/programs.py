@@ -10,6 +10,7 @@ from populus.dialects.poplar.program import GraphOp
 from populus.dialects.signature import input_names, main_of, output_names, return_of
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of
 from populus.proof.calls import Calls
+from populus.proof.report import walked
 from populus.proof.tiles import Tiles
 from populus.runtime.session import graph_of
 
@@ -22,6 +23,11 @@ Results: TypeAlias = "dict[str, tuple[Pieces, tuple[int, ...]]]"
 
 def execute(terms: Terms, module: ModuleOp) -> Results:
     """Executes a program of library calls or of tiles. Raises Undecided, which names the op that has no meaning here."""
+    with walked():
+        return _executed(terms, module)
+
+
+def _executed(terms: Terms, module: ModuleOp) -> Results:
     if any(isinstance(op, GraphOp) for op in module.body.block.ops):
         return Tiles(terms).executed(graph_of(module))
     main = main_of(module)

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 PROVED, REFUTED, UNDECIDED = "proved", "refuted", "not decided"
 
 
+DEEP = "more functions stand in each other than the prover can walk through"
+
+
 class Undecided(Exception):
     """Raised where the prover has no form for what an op does. Its text names the op."""
+
+
+@contextmanager
+def walked() -> Generator[None, None, None]:
+    """Raises Undecided where trees are too deep for functions that call themselves: chains of hundreds of element-wise ops."""
+    try:
+        yield
+    except RecursionError:
+        raise Undecided(DEEP) from None
 
 
 @dataclass

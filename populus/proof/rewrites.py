@@ -21,7 +21,7 @@ from populus.dialects.support.element_types import element_type_of, is_float, sh
 from populus.lowering.popart.rewriting import JUDGE
 from populus.proof.calls import Calls
 from populus.proof.equivalence import compare
-from populus.proof.report import PROVED, REFUTED, UNDECIDED, Undecided
+from populus.proof.report import PROVED, REFUTED, UNDECIDED, Undecided, walked
 from populus.proof.terms import Terms
 from populus.proof.trees import Pieces
 
@@ -115,7 +115,8 @@ class RewriteProver:
                 for read in inner.operands:
                     if not op.is_ancestor(read.owner):
                         self.of(read)
-            results = Calls(self.terms, self._values).op(op)
+            with walked():
+                results = Calls(self.terms, self._values).op(op)
         except Undecided as why:
             self._open[op] = str(why)
             raise

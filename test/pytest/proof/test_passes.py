@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, f32, i32
 from xdsl.rewriter import Rewriter
 
 import populus
+from benchmarks.many_nodes import mixed_chain
 from benchmarks.models import mlp
 from helpers.command import command
 from helpers.proof_models import MODELS
@@ -30,7 +31,8 @@ from populus.lowering.popops import fuse
 from populus.proof.codelets import Family, Operand
 from populus.proof.equivalence import compare
 from populus.proof.passes import proving
-from populus.proof.report import PROVED, REFUTED, UNDECIDED
+from populus.proof.report import DEEP, PROVED, REFUTED, UNDECIDED
+from populus.proof.rewrites import proving_rewrites
 from populus.proof.terms import Terms
 from populus.proof.trees import Leaf
 from populus.tools.main import main
@@ -272,3 +274,14 @@ def test_a_model_of_open_sizes_is_proved_for_a_bucket(given, tmp_path, capsys):
     assert done.status == 0, done
     assert [line.split()[1] for line in done.out.splitlines() if line.startswith("poplar-allocate")] == [PROVED], done
     assert given or "proved for N = 1 (--dim NAME=LEAST..GREATEST states other sizes)" in done.out, done
+
+
+def test_a_chain_that_is_too_deep_for_the_prover_is_not_decided():
+    """Trees of functions are walked by functions that call themselves: 500 ops of a chain are beyond what Python takes."""
+    with proving(run=False) as prover:
+        populus.compile(mixed_chain(500), engine="numpy", cache=False)
+    assert {row.verdict for row in prover.rows} == {UNDECIDED}
+    assert {row.why for row in prover.rows} == {DEEP}
+    with proving_rewrites() as rewrites:
+        populus.compile(mixed_chain(500), engine="numpy", cache=False)
+    assert {why for row in rewrites.rows.values() for why in row.undecided} <= {DEEP}
