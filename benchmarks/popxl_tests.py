@@ -23,6 +23,12 @@ SUITES = {"integration": "tests/integration/popxl", "unit": "tests/unittests/pyt
 SECONDS = 1200  # that one file of tests, or a script, may take; those that start processes take the longest
 
 
+def put_poprun_on_path() -> None:
+    """Puts the command that stands in for PopDist's, and Python as it calls it, where tests that start processes find them."""
+    commands = (Path(__file__).resolve().parent / "stand_ins", Path(sys.executable).parent)
+    os.environ["PATH"] = os.pathsep.join([*map(str, commands), os.environ.get("PATH", "")])
+
+
 def alias() -> None:
     """Gives the modules of `populus.popxl` and `populus.popart` the names that programs import."""
     for name in ("popxl", "popart"):
@@ -116,8 +122,7 @@ def main() -> None:
 if __name__ == "__main__":
     here = Path(__file__).resolve()
     os.environ.setdefault("PYTHONPATH", os.pathsep.join([str(here.parents[1]), str(here.parent)]))
-    commands = [str(here.parent / "stand_ins"), str(Path(sys.executable).parent)]  # poprun, and Python as it calls it
-    os.environ["PATH"] = os.pathsep.join([*commands, os.environ.get("PATH", "")])
+    put_poprun_on_path()
     if sys.argv[1:2] == ["--inner"]:
         raise SystemExit(inner(sys.argv[2], sys.argv[3]))
     main()

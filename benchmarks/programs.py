@@ -86,7 +86,6 @@ PROGRAMS = (
     (f"{OLD}/sharding", "multi_ipu.py"),
     ("tutorials/kernel_benchmarks/popart", "conv.py"),
     (f"{TUTORIALS}/pytorch/basics", "walkthrough_code_only.py"),
-    (f"{TUTORIALS}/pytorch/efficient_data_loading", "walkthrough_code_only.py"),
     (f"{TUTORIALS}/pytorch/efficient_data_loading", "tuto_data_loading.py"),
     (f"{TUTORIALS}/pytorch/mixed_precision", "walkthrough_code_only.py"),
     (f"{TUTORIALS}/pytorch/pipelining", "mnist_pipeline.py --epochs 1 --batch-size 4 --device-iterations 2 --gradient-accumulation 8"),
