@@ -108,9 +108,7 @@ def _transposed_conv(n: Node) -> Results:
     if n.get("output_shape") or policy.startswith("SAME"):
         extra = [int(v) for v in n.get("output_padding") or [0] * len(size)]
         reach = [s * (m - 1) + e + d * (k - 1) + 1 for s, m, e, d, k in zip(strides, size, extra, dilations, kernel)]
-        totals = [r - out for r, out in zip(reach, outs)]
-        if min(totals) < 0:
-            raise Undecided("a result larger than its windows reach")
+        totals = [max(r - out, 0) for r, out in zip(reach, outs)]  # a result that is larger ends in zeros
         before = [total // 2 if policy == "SAME_UPPER" else total - total // 2 for total in totals]
     o, i, k = (names(stem, len(outs)) for stem in "oik")
     point = f"[{', '.join(['b', 'f', *o, 'c', *i, *k])}]"
