@@ -52,9 +52,9 @@ def apply() -> None:
     except ImportError:
         pass
     else:
-        resize.interpolate_nd = _interpolate(resize.interpolate_nd)
+        setattr(resize, "interpolate_nd", _interpolate(getattr(resize, "interpolate_nd")))  # noqa: B009, B010
     try:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports], optional
     except ImportError:
         pass
     else:

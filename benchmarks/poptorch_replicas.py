@@ -5,6 +5,7 @@ state: in one process, and by as many ranks of `mpiexec`. Prints the digests of 
 Exit 1 if two differ. Drawn digits stand in for MNIST. Wants PyTorch, onnxscript, mpi4py and mpich.
 """
 
+# pyright: basic
 from __future__ import annotations
 
 import argparse
@@ -21,13 +22,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = (
     "poptorch/examples/mnist.py",
     "examples/tutorials/simple_applications/pytorch/mnist/mnist_poptorch_code_only.py --epochs 1",
-    "examples/tutorials/tutorials/pytorch/observing_tensors/anchor_tensor_example.py",
 )
 
 
 def inner(replicas: int, program: str, *arguments: str) -> None:
     """Runs a program with so many replicas, and prints a digest of its losses and of the tensors of its modules."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports], optional
 
     from populus import poptorch
     from populus.aliases import installed
@@ -58,8 +58,8 @@ def inner(replicas: int, program: str, *arguments: str) -> None:
         model.__class__ = Watched
         return model
 
-    poptorch.trainingModel = watched
-    poptorch.Options.__init__, poptorch.Options.replicationFactor = begun, lambda options, _: options
+    kind: Any = poptorch.Options
+    poptorch.trainingModel, kind.__init__, kind.replicationFactor = watched, begun, lambda options, _: options
     torch.manual_seed(0)
     with installed(), open(os.devnull, "w") as nothing:
         said, sys.stdout, sys.argv = sys.stdout, nothing, [program, *arguments]
