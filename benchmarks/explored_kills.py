@@ -11,10 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import sleep
 
 MODEL, VARY = "digits", ("tiles=1:64:1", "tile_bytes=64K,128K,256K,512K", "exchange_bytes=2,4,8,16")
-SEARCH = ("--search", "optuna", "--points", "300", "--seed", "1", "--processes", "2")
+SEARCH = ("--search", "optuna", "--points", "120", "--seed", "1", "--processes", "2")
 
 
 def command(folder: Path, name: str, *more: str) -> list[str]:
@@ -23,33 +23,37 @@ def command(folder: Path, name: str, *more: str) -> list[str]:
     return [sys.executable, "-m", "populus", "explore", MODEL, *varied, *SEARCH, "--json", str(folder / name), *more]
 
 
+def points(log: Path) -> int:
+    """Counts the points of a log."""
+    return max(log.read_bytes().count(b"\n") - 1, 0) if log.exists() else 0
+
+
 def main(arguments: list[str]) -> int:
     """Prints how many points each killed run had, and whether the last one gave the same bytes; status 1 if it did not."""
     kills, seed = (int(arguments[i]) if len(arguments) > i else default for i, default in enumerate((20, 0)))
     draw = random.Random(seed)
     with TemporaryDirectory() as name:
         folder = Path(name)
-        begun = perf_counter()
         subprocess.run(command(folder, "whole.json"), check=True, capture_output=True)
-        whole = perf_counter() - begun
         log = folder / "log.jsonl"
         there: list[int] = []
         for _ in range(kills):
-            resumed = ["--resume"] if log.exists() else []
+            more = ["--resume"] if log.exists() else []
             process = subprocess.Popen(
-                command(folder, "part.json", "--log", str(log), *resumed),
+                command(folder, "part.json", "--log", str(log), *more),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
             )
-            try:
-                process.wait(draw.uniform(0, whole))
-            except subprocess.TimeoutExpired:
-                process.send_signal(draw.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT)))
+            until = points(log) + draw.randrange(1, 11)
+            while process.poll() is None and points(log) < until:
+                sleep(0.002)
+            sleep(draw.uniform(0, 0.05))  # somewhere between two points
+            process.send_signal(draw.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT)))
             said = process.communicate()[1].decode()
             if process.returncode == 1:
                 raise RuntimeError(f"a resumed run refused its log: {said}")
-            there.append(log.read_bytes().count(b"\n") - 1 if log.exists() else 0)
+            there.append(points(log))
         resumed = ["--resume"] if log.exists() else []
         subprocess.run(command(folder, "part.json", "--log", str(log), *resumed), check=True, capture_output=True)
         same = (folder / "part.json").read_bytes() == (folder / "whole.json").read_bytes()

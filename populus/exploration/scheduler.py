@@ -5,6 +5,7 @@ The scheduler and its workers are the user's own: what is sent to them is pickle
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -34,6 +35,8 @@ class Cluster:
         """
         if find_spec("distributed") is None:
             raise PopulusError(f"scheduler {address}: Dask is not installed; pip install distributed, or leave the scheduler out")
+        if not re.fullmatch(r"(?:[a-z]+://)?[^\s:/]+:[0-9]{1,5}", address):
+            raise PopulusError(f"scheduler {address}: expected HOST:PORT, such as tcp://127.0.0.1:8786")
         if module := next((m.name for m in bench.models if isinstance(m.model, ModuleOp)), None):
             raise PopulusError(f"scheduler {address}: {module} is a module in memory, which is not sent; give a file that all workers have")
         distributed: Any = import_module("distributed")
