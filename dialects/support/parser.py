@@ -155,13 +155,13 @@ class LocatingParser(Parser):
 
     def parse_module(self, allow_implicit_module: bool = True) -> ModuleOp:
         """Parses a module. Raises ParseError, at its first use for a value that is never defined, and for what is nested too deeply."""
-        if self._current_token.kind is MLIRTokenKind.EOF:
+        if self._is_at_end():
             self.raise_error("there is no op in it; expected a module")
         try:
             return super().parse_module(allow_implicit_module)
         except ParseError:
             unknown = next((name for name in self.forward_ssa_references if name in self._uses), None)
-            if unknown is None or self._current_token.kind is not MLIRTokenKind.EOF:
+            if unknown is None or not self._is_at_end():
                 raise
             used = self._uses[unknown]
             names = set(_VALUE.findall(used.input.content)) - {f"%{name}" for name in self.forward_ssa_references}
@@ -169,6 +169,9 @@ class LocatingParser(Parser):
         except RecursionError:
             span = self._current_token.span
         raise ParseError(span, "nested too deeply to be read")
+
+    def _is_at_end(self) -> bool:
+        return self._current_token.kind is MLIRTokenKind.EOF
 
     def parse_operation(self) -> Operation:
         self._begin = span = self._current_token.span

@@ -106,6 +106,7 @@ MEASURED = {
     "quality",
     "reliability",
     "seeds",
+    "web-measured",
 }
 """Pages of measurements and lists, which are read by their tables."""
 LONGEST = 1500
