@@ -60,8 +60,11 @@ def compiled(model: object, options: CompileOptions) -> Program:
         program = specialised(source)
     except TooLargeError as error:
         raise _advised(error, source, specialised) from error
+    place = f"{os.fspath(model)}: " if isinstance(model, str | os.PathLike) else ""
     if program.levels == ["poplar"]:
-        _check_machine(program, options, f"{os.fspath(model)}: " if isinstance(model, str | os.PathLike) else "")
+        _check_machine(program, options, place)
+    elif options.weight_format is not None and program.levels[0] == "popops":
+        raise PopulusError(f"{place}weight_format = {options.weight_format} is of levels onnx, stablehlo and popart; the text is at popops")
     return program
 
 

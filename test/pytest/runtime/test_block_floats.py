@@ -195,6 +195,13 @@ def test_formats_and_fidelities_that_a_machine_lacks_are_one_line(options: dict[
     assert "\n" not in str(raised.value)
 
 
+def test_a_text_below_popart_has_its_weights_as_they_are():
+    module, _ = product((4, 4), np.float32)
+    below = populus.compile(module, target="n150", engine="numpy").module("popops")
+    with pytest.raises(PopulusError, match="weight_format = bfp8 is of levels onnx, stablehlo and popart; the text is at popops"):
+        populus.compile(below, target="n150", weight_format="bfp8")
+
+
 def test_nothing_computes_into_a_block_format():
     module, _ = product((48, 32), np.float32)
     text = str(populus.compile(module, target="n150", weight_format="bfp8", engine="numpy").module("poplar"))
