@@ -14,7 +14,8 @@ from benchmarks.many_nodes import chain, constants, joined, mixed_chain, parted,
 from helpers.effort import effort
 
 
-def test_the_reader_of_many_results_gets_its_operands_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("make", [parted, results], ids=lambda make: make.__name__)
+def test_the_reader_of_many_results_gets_its_operands_once(make: Callable[[int], ModelProto], monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts the operands and results that xDSL copies where one of an op's is set: a hundred of each were 40,000."""
     copied, set_operand, new_type = 0, OpOperands.__setitem__, Rewriter.replace_value_with_new_type
 
@@ -30,7 +31,7 @@ def test_the_reader_of_many_results_gets_its_operands_once(monkeypatch: pytest.M
 
     monkeypatch.setattr(OpOperands, "__setitem__", operand)
     monkeypatch.setattr(Rewriter, "replace_value_with_new_type", staticmethod(typed))
-    populus.compile(parted(100), engine="numpy")
+    populus.compile(make(100), engine="numpy")
     assert copied < 1000
 
 
