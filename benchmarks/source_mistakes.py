@@ -35,11 +35,10 @@ GRAPHS, TILES = "fuzz graphs", "fuzz tiles"
 MISTAKES = (
     # -- planners: live ranges and memory
     *_of(
-        "runtime/engine/arena.py", (NUMPY, GRAPHS),
-        ("(end[met] > at[:-1])", "(end[met] > at[:-1] + size)"),
+        "runtime/fitting.py", (NUMPY, GRAPHS),
         ("first <= until and since <= last", "first < until and since < last"),
-        ("(begin[met] >= at[:-1] + size)", "(begin[met] >= at[:-1])"),
-        ("(last >= own[0][0])", "(last > own[0][0])"),
+        ("(rows[_FIRST] <= spans[-1][1])", "(rows[_FIRST] < spans[-1][1])"),
+        ("(rows[_LAST] >= spans[0][0])", "(rows[_LAST] > spans[0][0])"),
     ),
     *_of(
         "runtime/liveness.py", (MEMORY, CONTROL),
@@ -54,10 +53,9 @@ MISTAKES = (
         ("flow.then(self.block(op.body.block), surely=False)", "flow.then(self.block(op.body.block))"),
     ),
     *_of(
-        "lowering/poplar/allocate.py", ("lit poplar-allocate", MEMORY),
-        ("(first[:before] <= until) & (since <= last[:before])", "(first[:before] < until) & (since <= last[:before])"),
-        ("((ahead < cells[:i]) | (behind < cells[i]))", "(ahead < cells[:i])"),
-        ("room = gaps >= size[i]", "room = gaps >= size[i] // 2"),
+        "runtime/fitting.py", ("lit poplar-allocate", MEMORY),
+        ("(ahead < rows[_CELLS]) | (behind < cells)", "(ahead < rows[_CELLS])"),
+        ("np.flatnonzero(gaps >= size)", "np.flatnonzero(gaps >= size // 2)"),
     ),
     *_of("runtime/memory.py", (MEMORY,), ("total[: n - head] += sign * self.bytes[head:]", "total[: n - head] += self.bytes[head:]")),
     # -- passes of popart and popops: aliases, dropped checks

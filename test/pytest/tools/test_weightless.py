@@ -69,7 +69,7 @@ def test_the_page_of_an_exploration_is_written_while_the_zeros_are_there(populus
     page = tmp_path / "page.html"
     got = populus("explore", str(model(tmp_path)), "--machine", "gc200, tiles=8", "--no-weights", "--html", str(page), "--processes", "1")
     assert got.status == 0, got.err
-    assert '"name": "m0"' in page.read_text() or '"name":"m0"' in page.read_text()
+    assert """"name":"'m0'",""" in page.read_text()
 
 
 def test_the_zeros_take_no_space_and_each_weight_is_one_of_its_own(tmp_path: Path):
