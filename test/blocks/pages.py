@@ -68,7 +68,7 @@ PAGES: dict[str, Page] = {
     "docs/host.md": Page(given=givens.host, fails=("populus run model.onnx --no-host",)),
     "docs/machine-of-your-own.md": Page(
         given=givens.new_target,
-        not_run={"benchmarks.decoders": CLONE, "layer.onnx": "needs the layer that a clone writes; test_block_floats.py weighs such layers"},
+        not_run={"benchmarks.decoders": CLONE, "layer.onnx": "needs the layer that a clone writes; test_block_floats.py has some"},
     ),
     "docs/new-engine.md": Page(given=givens.new_engine),
     "docs/new-target.md": Page(given=givens.new_target),
