@@ -51,7 +51,7 @@ PAGES: dict[str, Page] = {
         not_run={
             "populus explore bert.onnx": "needs an ONNX file of BERT-base, which is not in the repository",
             "dask scheduler": "starts servers that do not end; test_exploration.py has workers of its own",
-            "--scheduler": "needs these servers",
+            "populus explore digits --vary tiles=4:64:4 --scheduler": "needs these servers",
         },
     ),
     "docs/explore-questions.md": Page(
@@ -68,7 +68,10 @@ PAGES: dict[str, Page] = {
     "docs/host.md": Page(given=givens.host, fails=("populus run model.onnx --no-host",)),
     "docs/machine-of-your-own.md": Page(
         given=givens.new_target,
-        not_run={"benchmarks.decoders": CLONE, "layer.onnx": "needs the layer that a clone writes; test_block_floats.py has some"},
+        not_run={
+            "python -m benchmarks.decoders": CLONE,
+            "populus profile layer.onnx": "needs the layer that a clone writes; test_block_floats.py has some",
+        },
     ),
     "docs/new-engine.md": Page(given=givens.new_engine),
     "docs/new-target.md": Page(given=givens.new_target),
