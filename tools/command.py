@@ -22,6 +22,7 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseE
 
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, command_line, did_you_mean
 from populus.dialects.support.errors import printable
+from populus.dialects.support.shapes import is_size
 from populus.dialects.support.users_line import is_ours
 from populus.lowering.driver.files import parse_message
 from populus.write.nets import KNOWN, model_path, net
@@ -205,7 +206,7 @@ def dims_of(texts: Sequence[str]) -> dict[str, int | tuple[int, int]]:
     for text in texts:
         name, equals, size = text.rpartition("=")
         numbers = size.split("..")
-        if not equals or not name or len(numbers) > 2 or not all(n.isdecimal() for n in numbers):
+        if not equals or not name or len(numbers) > 2 or not all(is_size(n) for n in numbers):
             raise UsageError(f"--dim {text}: expected NAME=N or NAME=LEAST..GREATEST, such as --dim batch=1 or --dim seq=1..512")
         dims[name] = int(numbers[0]) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
     return dims
@@ -216,7 +217,7 @@ def bounds_of(texts: Sequence[str]) -> dict[str, int]:
     bounds: dict[str, int] = {}
     for text in texts:
         name, equals, most = text.rpartition("=")
-        if not equals or not name or not most.isdecimal():
+        if not equals or not name or not is_size(most):
             raise UsageError(f"--bound {text}: expected NAME=N, the most iterations of the Loop NAME, such as --bound decode=64")
         bounds[name] = int(most)
     return bounds
@@ -225,7 +226,7 @@ def bounds_of(texts: Sequence[str]) -> dict[str, int]:
 def buckets_of(text: str) -> list[int]:
     """Parses `"64,128,512"` to `[64, 128, 512]`. Raises UsageError unless these are whole numbers."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() for part in parts):
+    if not all(is_size(part) for part in parts):
         raise UsageError(f"--buckets {text}: expected N,N,.., such as --buckets 64,128,512")
     return [int(part) for part in parts]
 
@@ -252,7 +253,11 @@ def _number(text: str) -> bool | int | float:
     """Parses a number or boolean. Raises ValueError for another text."""
     if text in ("true", "false"):
         return text == "true"
-    return float(text) if set(text) & set(".en") else int(text)
+    if set(text) & set(".en"):
+        return float(text)
+    if not is_size(text.removeprefix("-")):
+        raise ValueError(text)
+    return int(text)
 
 
 def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], int]) -> int:

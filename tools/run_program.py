@@ -18,6 +18,7 @@ from populus.aliases import installed, refusal
 from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, no_file
 from populus.dialects.support.output_files import check_places, replacing
+from populus.dialects.support.shapes import is_size
 from populus.lowering.driver import extensions
 from populus.popdist import ONLY
 from populus.program.options import CHOICES
@@ -92,7 +93,7 @@ def split(arguments: Sequence[str], given: dict[str, str | None]) -> list[str]:
 def watch_of(given: dict[str, str | None]) -> Watch:
     """Gives the machine that the options ask for. Raises PopulusError for one that there is not."""
     tiles, engine = given["tiles"], given["engine"]
-    if tiles is not None and not (tiles.isdecimal() and int(tiles) > 0):
+    if tiles is not None and not (is_size(tiles) and int(tiles) > 0):
         raise UsageError(f"--tiles {tiles}: expected a whole number from 1 on")
     if engine is not None and engine not in CHOICES:
         raise PopulusError(f"no engine '{engine}'{did_you_mean(engine, CHOICES)}")

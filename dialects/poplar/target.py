@@ -36,6 +36,7 @@ from populus.dialects.poplar.machines.p150 import P150
 from populus.dialects.support.block_floats import MAGNITUDES
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, option
 from populus.dialects.support.registries import registry
+from populus.dialects.support.shapes import is_size
 
 __all__ = [
     "IPU_TYPES",
@@ -151,7 +152,7 @@ class Spec:
             raise PopulusError(f"target '{text}': expected a name, and a comma before each FIELD=N, such as 'gc200, tiles=64'")
         for part in rest:
             field, equals, number = (piece.strip() for piece in part.partition("="))
-            if not equals or not number.isdecimal():
+            if not equals or not is_size(number):
                 raise PopulusError(f"target '{text}': '{part}' is not FIELD=N, such as tiles=64 or tile_bytes=262144")
             overrides[field] = int(number)
         if tiles is not None:

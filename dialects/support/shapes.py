@@ -208,3 +208,8 @@ def concatenated(parts: Sequence[Sequence[int]], dim: int) -> Shape:
         if reduced(other, [dim], keep=True) != reduced(first, [dim], keep=True):
             raise ShapeError(f"{text(first)} and {text(other)} differ beside dimension {dim}")
     return (*first[:dim], sum(p[dim] for p in parts), *first[dim + 1 :])
+
+
+def is_size(text: str) -> bool:
+    """Tells whether a text is a whole number that 64 bits hold. `int` also reads other digits than these, and refuses 5,000 of them."""
+    return text.isascii() and text.isdecimal() and len(text) <= 18

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -378,6 +379,8 @@ def _spec(item: str, source: str) -> ArgSpec:
     except ArgSpecParseError as error:
         found = " ".join(item.split())
         raise PopulusError(f"{source}: cannot read '{found}'; a pass is name, or name{{option=value option=\"text\"}}") from error
+    except ValueError:  # of Python, which reads integers of so many digits and no more
+        raise PopulusError(f"{source}: a number of more than {sys.get_int_max_str_digits()} digits is given to a pass") from None
     return spec
 
 

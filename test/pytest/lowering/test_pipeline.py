@@ -100,6 +100,7 @@ def test_text_of_a_pipeline_reads_back(word, ratio, sizes, strict):
         ("onnx-a}", "pipeline: cannot read 'onnx-a}'"),
         ("onnx-a{word=a/b}", "pipeline: cannot read 'onnx-a{word=a/b}'"),
         ("onnx-a(x)", "pipeline: cannot read 'onnx-a(x)'"),
+        ("onnx-a{size=" + "9" * 5001 + "}", "pipeline: a number of more than 4300 digits is given to a pass"),
     ],
 )
 def test_a_pipeline_that_cannot_be_is_one_line(text, message):

@@ -67,6 +67,10 @@ MISTAKES = {
     "a misspelt level": ((*RUN, "--level", "popop"), 2, "did you mean 'popops'?"),
     "a misspelt option": ((*RUN, "--targett", "gc200"), 2, "no option '--targett'; did you mean '--target'?"),
     "a misspelt pipeline": ((*RUN, "--pipeline", "inferense"), 2, "no pipeline 'inferense'; did you mean 'inference'?"),
+    "a size of 5,000 digits": ((*RUN, "--dim", "n=" + "9" * 5000), 2, "expected NAME=N or NAME=LEAST..GREATEST"),
+    "a size in other digits": ((*RUN, "--dim", "n=\u0663"), 2, "expected NAME=N or NAME=LEAST..GREATEST"),
+    "a machine's field of 5,000 digits": ((*RUN, "--target", "gc200, tiles=" + "9" * 5000), 2, "is not FIELD=N, such as tiles=64"),
+    "a value of 5,000 digits": ((*RUN, "--value", "n=" + "9" * 5000), 2, "expected NAME=V with a number"),
     "no tiles": ((*RUN, "--tiles", "0"), 2, "expected a whole number from 1 on, found '0'"),
     "more tiles than there are": (
         (*RUN, "--target", "gc200", "--tiles", "5000"),
