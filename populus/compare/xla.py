@@ -67,7 +67,7 @@ def trace(source: Source, inputs: Mapping[str, NDArray[Any]], outputs: Sequence[
     arrays = [_as_complex(a) if "complex" in t else a for a, t in zip(inputs.values(), types, strict=True)]
     try:
         found = run(str(module), arrays)
-    except Exception as error:
+    except (RuntimeError, TypeError, ValueError) as error:  # as XLA's own errors are
         raise PopulusError(f"XLA does not run it: {' '.join(str(error).split())[:200]}") from None
     values, observed = found[: len(outputs)], found[len(outputs) :]
     results: Trace = {}

@@ -20,7 +20,7 @@ Settings: TypeAlias = dict[str, Value]
 
 CHOICES: Mapping[str, Sequence[str]] = {"partials": PARTIALS, "optimise": tuple(AIMS), "accuracy": tuple(ACCURACIES)}
 SPREAD = ("tensor", "stages")
-"""How a model lies on chips: the parts of each product, and the stages that a run goes through."""
+"""The axes of a model on chips: the parts of each product, and the stages that a run goes through."""
 UNITS = {"": 1, "K": 1 << 10, "KiB": 1 << 10, "M": 1 << 20, "MiB": 1 << 20, "G": 1 << 30, "GiB": 1 << 30}
 MOST_VALUES = 10_000  # of one axis
 

@@ -24,6 +24,17 @@ OPEN = 1 << 2 * TAKEN  # the unit of NEXT's job number; below it all bits are se
 SPINS = 3000  # pauses before the first yield, about 50 us
 CHUNK = 64  # large shares begin at multiples of this many units, so that threads seldom write to the same cache line
 
+LEFT = f"""\
+  %p1 = getelementptr i64, ptr %state, i64 {CHUNKS}
+  %chunks = load atomic i64, ptr %p1 monotonic, align 8
+  %front = and i64 %next, {(1 << TAKEN) - 1}
+  %counts = lshr i64 %next, {TAKEN}
+  %back = and i64 %counts, {(1 << TAKEN) - 1}
+  %taken = add i64 %front, %back
+  %some = icmp ult i64 %taken, %chunks
+"""
+"""Tells by %next, the word of chunks that were taken from the front and from the back, whether there are %some left."""
+
 
 def _pause(machine: Machine) -> tuple[str, str, str]:
     """Returns the call and the declaration of the CPU's pause instruction, for waiting threads, and the features of code with it."""
@@ -75,14 +86,7 @@ define internal i64 @{name}_bound(i64 %units, i64 %part, i64 %n) {{
 ; Takes a chunk and runs it: 0; 1: there is none to take, 2: someone else was faster. %late: the last that is left, not the first.
 define internal i64 @{name}_take(ptr %state, i1 %late) {{
   %next = load atomic i64, ptr %state acquire, align 8
-  %p1 = getelementptr i64, ptr %state, i64 {CHUNKS}
-  %chunks = load atomic i64, ptr %p1 monotonic, align 8
-  %front = and i64 %next, {(1 << TAKEN) - 1}
-  %counts = lshr i64 %next, {TAKEN}
-  %back = and i64 %counts, {(1 << TAKEN) - 1}
-  %taken = add i64 %front, %back
-  %some = icmp ult i64 %taken, %chunks
-  br i1 %some, label %read, label %none
+{LEFT}  br i1 %some, label %read, label %none
 none:
   ret i64 1
 read:
@@ -136,14 +140,7 @@ pause:
   ret void
 look:
   %next = load atomic i64, ptr %state seq_cst, align 8
-  %p = getelementptr i64, ptr %state, i64 {CHUNKS}
-  %chunks = load atomic i64, ptr %p monotonic, align 8
-  %front = and i64 %next, {(1 << TAKEN) - 1}
-  %counts = lshr i64 %next, {TAKEN}
-  %back = and i64 %counts, {(1 << TAKEN) - 1}
-  %taken = add i64 %front, %back
-  %some = icmp ult i64 %taken, %chunks
-  br i1 %some, label %out, label %wait
+{LEFT}  br i1 %some, label %out, label %wait
 wait:
   %ignored = call i32 @llvm.wasm.memory.atomic.wait64(ptr %state, i64 %next, i64 -1)
   br label %out
