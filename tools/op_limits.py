@@ -8,6 +8,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 
+AGAIN = 0.1  # seconds from one alarm to the next: Python drops an exception that is raised in a callback of its garbage collector
+
 
 class TooLong(BaseException):
     """Something was not done in time. No `except Exception` of a user's file takes it."""
@@ -33,7 +35,7 @@ def limit(seconds: float, file: str, doing: Callable[[], str]) -> Generator[None
         raise TooLong(f"not done after {seconds:g} s, {where}; --seconds allows more")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
     try:
         yield
     finally:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import time
+
 import pytest
 
 from helpers.wrong_ops import ENDLESS, ROWS, UNREADABLE, WRONG, WRONG_IN_TWO
 from helpers.wrong_tables import TABLE, WRONG_TABLES
+from populus.tools.op_limits import TooLong, limit
 
 
 def check(populus, folder, text, *options):
@@ -82,3 +86,30 @@ def test_a_file_that_cannot_be_read_is_one_line(old, new, line, populus, tmp_pat
     status, said, _ = check(populus, tmp_path, replaced(ROWS, [(old, new)]))
     assert (status, said.count("\n")) == (1, 1)
     assert line in said
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of a second alarm in the callback
+def test_an_alarm_that_python_drops_comes_again():
+    """Other packages have callbacks of the garbage collector, such as Dask's, from which no exception gets out."""
+    dropped, last = 0, time.monotonic() + 20
+
+    def callback(phase, info):
+        nonlocal dropped
+        if not dropped:
+            try:
+                while time.monotonic() < last:
+                    pass
+            except TooLong:
+                dropped += 1
+
+    def endless():
+        while time.monotonic() < last:
+            gc.collect(0)
+
+    gc.callbacks.append(callback)
+    try:
+        with pytest.raises(TooLong, match="not done after 0.05 s, it"), limit(0.05, "own.py", lambda: "it"):
+            endless()
+    finally:
+        gc.callbacks.remove(callback)
+    assert dropped == 1
