@@ -171,6 +171,16 @@ def test_sharded_variables_are_read_and_written_whole(size, remote):
         np.testing.assert_allclose(session.run()[out], found, rtol=1e-6)
 
 
+def test_a_group_in_the_place_of_the_axis_is_refused():
+    """The whole of a shard has no use for an axis, so a group there was lost, and all replicas met."""
+    ir = popxl.Ir(replication=4)
+    groups = ir.replica_grouping(stride=2)
+    with ir.main_graph:
+        _, shard = popxl.replica_sharded_variable(np.ones((2, 4), np.float32), replica_grouping=groups)
+        with pytest.raises(ValueError, match=r"the axis of replicated_all_gather is an int, not ReplicaGrouping.*`group=`"):
+            ops.collectives.replicated_all_gather(shard, groups)
+
+
 def test_gradients_of_gathers_and_slices_are_each_other():
     ir = popxl.Ir(replication=2)
     xs = RNG.normal(size=(2, 3)).astype(np.float32)
