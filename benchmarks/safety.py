@@ -8,7 +8,7 @@
 compiled here is not verified, one that is read from a text or a cache is. *checked launches*: those of the native engine that compare
 indices as they run; all others have the code of a program without checks.
 
-`--indices`: the least time of 1,000 runs with those launches, of that of runs whose kernels do not compare, in turns.
+`--indices`: the least time of 2,000 runs with those launches, of that of runs whose kernels do not compare, in turns.
 """
 
 # pyright: basic
@@ -105,7 +105,7 @@ def indexed(op: str, table: tuple[int, ...], indices: tuple[int, ...], attribute
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), inputs
 
 
-def compared(turns: int = 1000) -> None:
+def compared(turns: int = 2000) -> None:
     """Prints the table of launches that compare indices."""
     print("| op | least time of a run, us | of that without the comparison |\n|---|---|---|")
     for name, row in INDEXED.items():

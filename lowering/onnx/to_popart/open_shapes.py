@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from xdsl.ir import SSAValue
 
 from populus.dialects import popart
-from populus.dialects.data import constant
+from populus.dialects.data import constant, constant_value
 from populus.dialects.onnx.attributes import filling
 from populus.dialects.onnx.sizes import Size, as_size
 from populus.dialects.support import shapes
@@ -19,6 +19,7 @@ from populus.dialects.support.element_types import dtype_of, is_integer
 from populus.lowering.onnx.to_popart.conversion import Conversion, Output, element, shape
 from populus.lowering.onnx.to_popart.masked_ops import picked
 from populus.lowering.onnx.to_popart.masks import Masks, Place
+from populus.lowering.onnx.to_popart.tensor import offset
 from populus.lowering.onnx.valid_sizes import (
     Axes,
     Axis,
@@ -408,10 +409,18 @@ def eye_like(c: Conversion) -> Output:
 
 
 def gather(c: Conversion) -> Output:
-    """Converts Gather; negative indices count from the end of the valid part."""
+    """Converts Gather; negative indices count from the end of the valid part, and one beyond it is refused when the program runs."""
     c.op.operands = [compacted(c, v) for v in c.op.operands]
     c.inputs = c.op.inputs
-    return c.insert(popart.GatherOp(c.input(0), c.input(1), axis=c.axis(len(shape(c.input(0))))))
+    x, indices = c.input(0), c.input(1)
+    axis = c.axis(len(shape(x)))
+    along, valid = shape(x)[axis], masks_of(c).valid
+    if not is_whole(valid.of(x)[axis]):
+        known = constant_value(indices)
+        least = size_of(valid.of(x)[axis]).lower(valid.bounds)
+        if known is None or not ((known >= -least) & (known < least)).all():
+            indices = offset(c, indices, (x, axis), 1, along)
+    return c.insert(popart.GatherOp(x, indices, axis=axis))
 
 
 def concat(c: Conversion) -> Output:

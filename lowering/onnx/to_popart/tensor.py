@@ -237,13 +237,12 @@ def from_front(c: Conversion, indices: SSAValue, n: SSAValue) -> SSAValue:
 def offset(c: Conversion, indices: SSAValue, of: tuple[SSAValue, int], stride: int, total: int) -> SSAValue:
     """Computes the offset, in a row of `total` elements, of indices into a dimension of a tensor (`of`).
 
-    An index out of range gives `total`, which is out of range too; else it would address an element of another row.
+    An index out of range gives `total`, which is out of range too; else it would address an element of another row, or, if it is below
+    -n, be one that a gather counts from the end.
     """
     n = c.length(*of)
     front = from_front(c, indices, n)
     inside = scaled(c, front, stride)
-    if shape(of[0])[of[1]] == total:
-        return inside
     low = c.insert(popart.LessOp(front, c.scalar(0, front)))
     high = c.insert(popart.GreaterOrEqualOp(front, n))
     return c.insert(popart.WhereOp(c.insert(popart.OrOp(low, high)), c.scalar(total, front), inside))

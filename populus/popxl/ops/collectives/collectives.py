@@ -67,7 +67,7 @@ def replicated_all_gather(
     `meta_shape`: the whole of which t is a shard. `auto`: that, for a shard, else `concat`. The gradient is each replica's own part.
     Raises ValueError for another `output_shape`, for `meta_shape` of no shard, and for an axis that is no int, such as a group.
     """
-    if not isinstance(axis, int):  # a shard's whole has no use for the axis: a group in its place would be lost
+    if not isinstance(axis, int):  # pyright: ignore[reportUnnecessaryIsInstance], of users: a shard has no use for it, so a group would be lost
         raise WrongValue(f"the axis of replicated_all_gather is an int, not {axis!r}; a group of replicas is given by `group=`")
     how = ("meta_shape" if t.meta_shape else "concat") if output_shape == "auto" else output_shape
     size = _group(group)["size"]

@@ -23,6 +23,28 @@ from populus.runtime.engine.native.kernels.reduction import firsts, run_of
 from populus.runtime.engine.native.kernels.rows import combine
 
 
+def _index(f: Function, width: int, indices: str, i: str) -> str:
+    """Emits index i, of `width` bytes."""
+    type = f"i{8 * width}"
+    value = f.load(type, f.at(indices, i, type))
+    return f.let(f"sext {type} {value} to i64") if width < 8 else value
+
+
+def _outside(f: Function, index: Callable[[str], str], first: str | int, end: str | int, n: str) -> str:
+    """Emits whether one of the indices from `first` to `end` is not of 0 .. n: then it, or n - 1 less it, has the sign of negative numbers.
+
+    So a vector of indices takes a subtraction and two `or`, and nothing is compared before the end.
+    """
+    last = f.sub(n, 1)
+
+    def look(i: str, signs: str) -> list[str]:
+        at = index(i)
+        return [f.let(f"or i64 {signs}, {f.let(f'or i64 {at}, {f.sub(last, at)}')}")]
+
+    [signs] = f.loop(first, end, look, [("i64", "0")])
+    return f.let(f"icmp slt i64 {signs}, 0")
+
+
 def _take(width: int, name: str, machine: Machine) -> str:
     """Emits a gather of rows. Units are indices of `width` bytes.
 
@@ -32,22 +54,13 @@ def _take(width: int, name: str, machine: Machine) -> str:
     table, indices, y, outer_x, outer_y, outers, n, row, step, leap = f.args("pppppiiiii")
     f.line("br label %start")
     f.start("start")
-    type = f"i{8 * width}"
-
-    def check(i: str, bad: str) -> list[str]:
-        index = f.load(type, f.at(indices, i, type))
-        index = f.let(f"sext {type} {index} to i64") if width < 8 else index
-        return [f.let(f"or i1 {bad}, {f.let(f'icmp uge i64 {index}, {n}')}")]
-
-    [bad] = f.loop("%first", "%end", check, [("i1", "false")])
-    f.line(f"br i1 {bad}, label %refuse, label %copy")
+    index = partial(_index, f, width, indices)
+    f.line(f"br i1 {_outside(f, index, '%first', '%end', n)}, label %refuse, label %copy")
     f.lines += ["refuse:", "  ret i64 1"]
     f.start("copy")
 
     def one(i: str) -> None:
-        index = f.load(type, f.at(indices, i, type))
-        index = f.let(f"sext {type} {index} to i64") if width < 8 else index
-        source, target = f.beyond(table, f.mul(index, step)), f.beyond(y, f.mul(i, leap))
+        source, target = f.beyond(table, f.mul(index(i), step)), f.beyond(y, f.mul(i, leap))
 
         def part(o: str) -> None:
             x = f.beyond(source, f.load("i64", f.at(outer_x, o, "i64")))
@@ -168,17 +181,8 @@ def _update(op: str, type: str, width: int, name: str, machine: Machine) -> str:
     """
     f = Function(name)
     y, indices, updates, count, n, low, high, step, leap, elements = f.args("pppiiiiiii")
-    index_type = f"i{8 * width}"
-
-    def index(i: str) -> str:
-        value = f.load(index_type, f.at(indices, i, index_type))
-        return f.let(f"sext {index_type} {value} to i64") if width < 8 else value
-
-    def check(i: str, bad: str) -> list[str]:
-        return [f.let(f"or i1 {bad}, {f.let(f'icmp uge i64 {index(i)}, {n}')}")]
-
-    [bad] = f.loop(0, count, check, [("i1", "false")])
-    f.line(f"br i1 {bad}, label %refuse, label %update")
+    index = partial(_index, f, width, indices)
+    f.line(f"br i1 {_outside(f, index, 0, count, n)}, label %refuse, label %update")
     f.lines += ["refuse:", "  ret i64 1"]
     f.start("update")
 
