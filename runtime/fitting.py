@@ -24,7 +24,7 @@ class Fitting:
     `best`: takes the smallest gap that is large enough, the lowest of equals; otherwise the lowest such gap.
 
     Things lie in chunks, by address. Where all of a chunk are met and no gap between them is large enough, it is one thing.
-    So constants, which are live throughout, cost a comparison for each chunk, and not for each of them.
+    So constants, which are live throughout and begin on one tile, cost a comparison for each chunk, and not for each of them.
     """
 
     def __init__(self, tiles: int = 1, best: bool = False):
@@ -52,7 +52,7 @@ class Fitting:
         for chunk in self.chunks:
             if chunk.last < spans[0][0] or spans[-1][1] < chunk.first:
                 continue
-            if chunk.gap < size and chunk.all_met(spans, cells):
+            if chunk.gap < size and chunk.all_met(spans, start, cells):
                 room, at, end = chunk.begin - top, top, chunk.end
             else:
                 begins, ends = self.met(chunk, spans, start, cells)
@@ -97,6 +97,9 @@ class _Chunk:
         self.first, self.latest_first = int(rows[_FIRST].min(initial=FAR)), int(rows[_FIRST].max(initial=0))
         self.last, self.earliest_last = int(rows[_LAST].max(initial=0)), int(rows[_LAST].min(initial=FAR))
         self.single, self.everywhere = not rows[_SEVERAL].any(), bool((rows[_CELLS] >= tiles).all())
+        self.shared = (0, tiles)  # the first and the number of some tiles that each thing has; there may be more
+        for start, cells in dict.fromkeys(zip(rows[_START].tolist(), rows[_CELLS].tolist())):
+            self.shared = _both(self.shared, (start, cells), tiles)
         self.gap = _largest_gap(self.rows[:, :n])  # between them
 
     def insert(self, row: tuple[int, ...]) -> None:
@@ -110,17 +113,27 @@ class _Chunk:
         self.last, self.earliest_last = max(self.last, row[_LAST]), min(self.earliest_last, row[_LAST])
         self.single &= not row[_SEVERAL]
         self.everywhere &= row[_CELLS] >= self.tiles
+        self.shared = _both(self.shared, (row[_START], row[_CELLS]), self.tiles)
         if at == n:
             self.gap = max(self.gap, row[_BEGIN] - self.end) if n else 0
         else:
             self.gap = _largest_gap(rows[:, : n + 1])
         self.begin, self.end = int(rows[_BEGIN, 0]), max(self.end, row[_END])
 
-    def all_met(self, spans: Spans, cells: int) -> bool:
+    def all_met(self, spans: Spans, start: int, cells: int) -> bool:
         """Tells if a thing is known to live at the same time as all of them, on a tile that each of them has."""
-        if len(spans) > 1 or not self.single or not (self.everywhere or cells >= self.tiles):
+        if len(spans) > 1 or not self.single or not _both(self.shared, (start, cells), self.tiles)[1]:
             return False
         return self.latest_first <= spans[0][1] and spans[0][0] <= self.earliest_last
+
+
+def _both(a: tuple[int, int], b: tuple[int, int], tiles: int) -> tuple[int, int]:
+    """Gives the first and the number of tiles that two intervals of a ring have in common: of two pieces one, of no tile 0 of them."""
+    (first, n), (second, m) = a, b
+    ahead, behind = (second - first) % tiles, (first - second) % tiles
+    if ahead < n:
+        return second, min(m, n - ahead)
+    return first, max(min(n, m - behind), 0)
 
 
 def _largest_gap(rows: NDArray[np.int64]) -> int:

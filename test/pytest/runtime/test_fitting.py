@@ -52,8 +52,9 @@ def test_addresses_are_those_of_a_comparison_with_all_placed_before(tiles, best,
         assert [given.place(*thing) for thing in things] == compared(things, tiles, best), seed
 
 
+@pytest.mark.parametrize("tiles", [1, 16])
 @pytest.mark.parametrize("kind", ["constants", "results", "chain"])
-def test_few_of_those_placed_before_are_compared_one_by_one(kind, monkeypatch):
+def test_few_of_those_placed_before_are_compared_one_by_one(kind, tiles, monkeypatch):
     """Counts the things that `met` compares: at most two chunks of them, however many were placed."""
     monkeypatch.setattr(fitting, "CHUNK", 32)
     looked, met = 0, Fitting.met
@@ -66,8 +67,8 @@ def test_few_of_those_placed_before_are_compared_one_by_one(kind, monkeypatch):
     monkeypatch.setattr(Fitting, "met", counted)
     n = 3000
     spans = {"constants": [(0, n)] * n, "results": [(i, n + i) for i in range(n)], "chain": [(i, i + 1) for i in range(n)]}[kind]
-    given = Fitting()
-    addresses = [given.place(16, [span]) for span in spans]
+    given = Fitting(tiles)
+    addresses = [given.place(16, [span], tiles - 1, 1 + i % 3) for i, span in enumerate(spans)]  # small ones lie on one tile, or a few
     assert addresses == ([16 * (i % 2) for i in range(n)] if kind == "chain" else [16 * i for i in range(n)])
     assert looked <= 2 * 64 * n, f"{looked / n:.0f} for each thing"
     assert int(np.sum([chunk.count for chunk in given.chunks])) == n
