@@ -18,7 +18,8 @@ from populus.dialects.support import user_op_errors
 from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of
 from populus.lowering.driver.extensions import Extension
 from populus.lowering.onnx.op_schema import schemas
-from populus.lowering.onnx.to_popart.open_custom import links_of
+from populus.lowering.onnx.to_popart.declared import REDUCED, met, neutral_of
+from populus.lowering.onnx.to_popart.masks import filler
 from populus.program.compile import compile
 from populus.runtime.interpreter import run_function
 from populus.runtime.views import params_of
@@ -154,52 +155,65 @@ def _as_python(model: OpModel, op: CodeletOp, operands: list[Array], results: li
 
 
 def sizes(model: OpModel, extension: Extension | None) -> tuple[str, str]:
-    """Checks dimensions whose size is known in the run only: fewer positions are a part of all, also where a model leaves them open."""
+    """Checks dimensions whose size is known in the run only: fewer positions are a part of all, also where a model leaves them open.
+
+    Where positions are mixed, all but the first few hold the neutral element.
+    """
     import numpy as np
 
     tried = False
     for example in model.examples:
         module, inputs = model.module(example), model.inputs(example)
         op = model.op(module)
-        for (result, to), ends in _kept_apart(model, example, op).items():
-            n = shape_of(op.results[result].type)[to]
-            if n < 2 or not ends:
+        fills = {(operand, d): fill for operand, d, fill, *_ in neutral_of(op)}
+        names = [f"x{i}" for i, o in enumerate(example[0]) if o is not None]
+        for (result, to), dims in _sized(op).items():
+            n = max(shape_of(op.operands[i].type)[d] for i, d in dims.items())
+            ends = {names[i]: d for i, d in dims.items() if shape_of(op.operands[i].type)[d] == n}
+            if n < 2 or not all(x in inputs for x in ends):
                 continue
-            tried, few = True, n // 2
-            names = [f"y{i}" if i else "y" for i in range(len(op.results))]
-            expected = np.take(model.run(module, inputs, level="popart")[names[result]], range(few), to)
-            fewer = {x: np.take(a, range(few), ends[x]) if x in ends else a for x, a in inputs.items()}
+            few = n - 1 if result == REDUCED else n // 2
             smaller = _smaller(model, example, ends, few)
-            got = model.run(model.module(smaller), fewer, level="popart")[names[result]]
-            if not close(got, expected):
-                raise Unmet(
-                    f"result {result} is said to keep dimension {to} apart, but its first {few} positions depend on the others: "
-                    f"{off_by(got, expected)}{user_op_errors.at(op, 'independent')}"
-                )
+            if result == REDUCED and not model.is_possible(smaller, "float32"):
+                continue
+            tried, full, fewer = True, dict(inputs), dict(inputs)
+            for x, d in ends.items():
+                fewer[x] = np.take(inputs[x], range(few), d)
+                if (fill := fills.get((names.index(x), d))) is not None:
+                    rest = [n - few if e == d else k for e, k in enumerate(inputs[x].shape)]
+                    full[x] = np.concatenate([fewer[x], np.full(rest, filler(fill, element_type_of(op.operands[names.index(x)].type)))], d)
+            place = 0 if result == REDUCED else result
+            said, name = "neutral" if fills.keys() & {(i, d) for i, d in dims.items()} else "independent", f"y{place}" if place else "y"
+            expected = model.run(module, full, level="popart")[name]
+            expected = expected if result == REDUCED else np.take(expected, range(few), to)
+            got = model.run(model.module(smaller), fewer, level="popart")[name]
+            if user_op_errors.is_ours(model.definition.op) and result == REDUCED:  # of fewer windows; `masked_windows` knows how many
+                expected = expected[tuple(map(slice, got.shape))]
+            if got.shape != expected.shape or not close(got, expected):
+                how = off_by(got, expected) if got.shape == expected.shape else f"shape {got.shape} for {expected.shape}"
+                text = f"result {place} is said to keep dimension {to} apart, but its first {few} positions depend on the others"
+                if said == "neutral":
+                    text = f"with the element that its `neutral` gives beyond {few} of {n} positions, result {place} is not that of {few}"
+                raise Unmet(f"{text}: {how}{user_op_errors.at(op, said)}")
             if model.definition.identity is not None and not model.definition.op.INTERNAL and extension is not None:
-                opened = onnx_model(model.definition, module, {x: {d: "n"} for x, d in ends.items()}, {result: {to: "n"}})
+                opened = onnx_model(
+                    model.definition, module, {x: {d: "n"} for x, d in ends.items()}, {} if result == REDUCED else {result: {to: "n"}}
+                )
                 model.doing = "running a model that leaves the dimension open"
                 program = compile(opened, dims={"n": (1, n)}, load=[extension.path], tiles=1, engine="numpy")
-                got = program.run(fewer)[names[result]]
+                got = program.run(fewer)[name]
                 if not close(got, expected):
-                    raise Unmet(f"with an open dimension the model gives other values for {names[result]}: {off_by(got, expected)}")
-    return ("ok", "fewer positions give a part of all") if tried else ("none", "it keeps no dimension apart")
+                    raise Unmet(f"with an open dimension the model gives other values for {name}: {off_by(got, expected)}")
+    return ("ok", "fewer positions give a part of all") if tried else ("none", "it keeps no dimension apart, and has no neutral element")
 
 
-def _kept_apart(model: OpModel, example: Example, op: PopartOp) -> dict[tuple[int, int], dict[str, int]]:
-    """Lists, for each dimension of a result whose positions are apart, the inputs that go along and their dimensions."""
-    names = [f"x{i}" for i, o in enumerate(example[0]) if o is not None]
-    found: dict[tuple[int, int], dict[str, int]] = {}
-    if isinstance(op, ElementwiseOp):
-        shape = shape_of(op.y.type)
-        for name, operand in zip(names, op.operands if shape else ()):
-            own = shape_of(operand.type)
-            if len(own) == len(shape) and own[0] == shape[0]:
-                found.setdefault((0, 0), {})[name] = 0
-        return found
-    for operand, d, result, to in links_of(op):
-        found.setdefault((result, to), {})[names[operand]] = d
-    return found
+def _sized(op: PopartOp) -> dict[tuple[int, int], dict[int, int]]:
+    """Lists the dimensions that have one size, which may be known in the run only: of operands, by the dimension of a result."""
+    if not isinstance(op, ElementwiseOp):
+        return {at: {i: d for i, d in enumerate(group) if d is not None} for at, group in met(op).items()}
+    shape, shapes = shape_of(op.y.type), [shape_of(o.type) for o in op.operands]
+    found = {i: 0 for i, own in enumerate(shapes) if shape and len(own) == len(shape) and own[0] == shape[0]}
+    return {(0, 0): found} if found else {}
 
 
 def _smaller(model: OpModel, example: Example, ends: dict[str, int], few: int) -> Example:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
@@ -9,9 +11,9 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 from populus.dialects import expr
 from populus.dialects.expr import Expr, call, cast, equal, select
 from populus.dialects.popart import calls
-from populus.dialects.popart.base import BinaryOp, ElementwiseOp, UnaryOp
+from populus.dialects.popart.base import BinaryOp, ElementwiseOp, Neutral, UnaryOp
 from populus.dialects.support.constraints import flag
-from populus.dialects.support.element_types import is_float
+from populus.dialects.support.element_types import is_float, shape_of
 
 
 @irdl_op_definition
@@ -145,6 +147,12 @@ class MulOp(BinaryOp):
         return a * b
 
 
+def divided_by_one(op: BinaryOp) -> list[Neutral]:
+    """Says that integers beyond a size are not divided by what stands there."""
+    rank = len(shape_of(op.b.type))
+    return [] if is_float(calls.element(op.b)) else [(1, d, "one", d + len(shape_of(op.y.type)) - rank) for d in range(rank)]
+
+
 @irdl_op_definition
 class DivOp(BinaryOp):
     """`y = a / b`, of integers towards zero. Source: ONNX Div-14."""
@@ -153,6 +161,9 @@ class DivOp(BinaryOp):
 
     def forward(self, a: Expr, b: Expr) -> Expr:
         return a / b
+
+    def neutral(self) -> Sequence[Neutral]:
+        return divided_by_one(self)
 
 
 @irdl_op_definition
@@ -206,3 +217,6 @@ class ModOp(BinaryOp):
         if self.fmod:
             return r
         return select(r + b, r, ~equal(r, 0) & call("xor", r < 0, b < 0))
+
+    def neutral(self) -> Sequence[Neutral]:
+        return divided_by_one(self)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
@@ -46,6 +46,13 @@ if TYPE_CHECKING:
 NOT_CONSTANT = (
     "the value of operand '{}' has to be known when compiling; give a constant, or state the value of an input (`values`, --value)"
 )
+
+
+Link: TypeAlias = tuple[int, int, int, int]
+"""(operand, its dimension, result, its dimension)."""
+
+Neutral: TypeAlias = "tuple[int, int, str] | tuple[int, int, str, int]"
+"""(operand, its dimension, element), or these and a dimension of the first result."""
 
 
 class NoGradient(PopulusError):
@@ -97,10 +104,19 @@ class PopartOp(TensorOp):
         """
         return {}
 
-    def independent(self) -> Sequence[tuple[int, int, int, int]]:
+    def independent(self) -> Sequence[Link]:
         """Lists (operand, its dimension, result, its dimension): position i of the result is made of position i of the operand alone.
 
-        Such a dimension may have a size that is known only when the model runs. Element-wise ops do not need it.
+        Such a dimension may have a size that is known only when the model runs. An operand of one position may stretch.
+        Element-wise ops do not need it.
+        """
+        return ()
+
+    def neutral(self) -> Sequence[Neutral]:
+        """Lists (operand, its dimension, element): beyond a size that is known only when the model runs, the op reads `element`.
+
+        It is `zero`, `one`, `lowest` or `highest`, and changes no valid result. A fourth number is the dimension of the first
+        result that has the same size; without it, the dimension is reduced. Reduced dimensions of two operands have one size.
         """
         return ()
 
@@ -220,7 +236,10 @@ class ReduceOp(PopartOp):
     """`y = after(reduction over axes of before(x))`, with 1 in place of the reduced dimensions where `keep`.
 
     `reduction` is one of `popops.REDUCTIONS`. `axes` may be empty: then nothing is reduced, but the formulas apply.
+    `NEUTRAL`: the element that changes no result (`neutral`), such as `zero` of a sum; None of a mean, which counts.
     """
+
+    NEUTRAL: ClassVar[str | None] = None
 
     x = operand_def(TensorType)
     axes = prop_def(DenseArrayBase.constr(i64))
@@ -247,6 +266,13 @@ class ReduceOp(PopartOp):
         """Counts the elements that are reduced to one."""
         shape = shape_of(self.x.type)
         return math.prod(shape[d] for d in self.dims())
+
+    def independent(self) -> Sequence[Link]:
+        kept = [d for d in range(len(shape_of(self.x.type))) if d not in self.dims()]
+        return [(0, d, 0, d if self.keep else i) for i, d in enumerate(kept)]
+
+    def neutral(self) -> Sequence[Neutral]:
+        return [] if self.NEUTRAL is None else [(0, d, self.NEUTRAL) for d in self.dims()]
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         element = element_type_of(self.x.type)

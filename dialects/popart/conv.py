@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.base.tensor_op import HIGH_VALUE, ints
 from populus.dialects.expr import Arg, cast
 from populus.dialects.popart import calls
-from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.base import Link, Neutral, PopartOp
 from populus.dialects.poplin import ConvolutionOp
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import whole
@@ -36,6 +36,9 @@ class _ConvolvingOp(PopartOp):
     dilations = prop_def(DenseArrayBase.constr(i64))
     group = whole(1)
     y = result_def(TensorType)
+
+    def independent(self) -> Sequence[Link]:
+        return [(0, 0, 0, 0)]
 
     def _check(self, channels: int) -> int:
         """Checks the attributes and returns the number of spatial dimensions. `channels`: the expected size of the bias."""
@@ -133,6 +136,9 @@ class ConvOp(_ConvolvingOp):
         windows = shapes.windows(x, w[2:], ints(self.strides), ints(self.pads), ints(self.dilations), crops=True)
         return [tensor((x[0], w[0], *windows), element_type_of(self.x.type))]
 
+    def neutral(self) -> Sequence[Neutral]:
+        return [(0, d, "zero") for d in shapes.overhanging(ints(self.pads))]
+
     def block_rows(self) -> Mapping[int, int]:
         return {1: 0}  # the units multiply [windows, taps] x [taps, channels out]
 
@@ -185,6 +191,9 @@ class ConvTransposeOp(_ConvolvingOp):
         if min(size) < 1:
             raise ShapeError(f"pads {list(ints(self.pads))} leave nothing of the result: {shapes.text(size)}")
         return [tensor((x[0], channels, *size), element_type_of(self.x.type))]
+
+    def neutral(self) -> Sequence[Neutral]:
+        return [(0, d, "zero") for d in range(2, len(shape_of(self.x.type)))]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         # Strides put zeros between the elements of x; over these runs the kernel, turned round.

@@ -17,7 +17,7 @@ from populus.dialects.base.tensor_op import HIGH_VALUE
 from populus.dialects.data import constant, constant_value
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
-from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.base import Link, Neutral, PopartOp
 from populus.dialects.poplar.sums import narrowed, widened
 from populus.dialects.poplar.target import sum_type
 from populus.dialects.popops import MultiSliceOp, MultiUpdateOp
@@ -45,6 +45,13 @@ class GatherOp(PopartOp):
         if not is_integer(element_type_of(self.indices.type)):
             raise VerifyException(f"the indices are {self.indices.type}, not integers")
         return [tensor((*shape[:axis], *shape_of(self.indices.type), *shape[axis + 1 :]), element_type_of(self.x.type))]
+
+    def independent(self) -> Sequence[Link]:
+        more = len(shape_of(self.indices.type)) - 1
+        return [(0, d, 0, d + more if d > self.axis else d) for d in range(len(shape_of(self.x.type))) if d != self.axis]
+
+    def neutral(self) -> Sequence[Neutral]:
+        return [(1, d, "zero", self.axis + d) for d in range(len(shape_of(self.indices.type)))]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         return [calls.insert(b, MultiSliceOp(self.x, self._from_front(b), dim=self.axis))]
@@ -161,6 +168,12 @@ class TopKOp(PopartOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         return [ordered(self.x.type, self.k)]
+
+    def independent(self) -> Sequence[Link]:
+        return [(0, d, 0, d) for d in range(len(shape_of(self.x.type)) - 1)]
+
+    def neutral(self) -> Sequence[Neutral]:
+        return [(0, len(shape_of(self.x.type)) - 1, "lowest" if self.largest else "highest")]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         return [calls.insert(b, popops.TopKOp(self.x, k=self.k, largest=self.largest))]

@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.base.tensor_op import HIGH_VALUE
 from populus.dialects.expr import Arg, cast
 from populus.dialects.popart import calls
-from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.base import Link, Neutral, PopartOp
 from populus.dialects.poplin import MatMulOp as GroupedMatMulOp
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import flag, number
@@ -64,6 +64,19 @@ def transposed(b: Builder, x: SSAValue) -> SSAValue:
     return calls.transpose(b, x, (*range(rank - 2), rank - 1, rank - 2))
 
 
+def product_links(a: SSAValue, b: SSAValue, y: SSAValue) -> list[Link]:
+    """Says which dimension of y the rows, columns and batch dimensions of NumPy's matmul are."""
+    m, n, k = (len(calls.shape(v)) for v in (a, b, y))
+    batch = max(m - 2, n - 2, 0)
+    links = [(i, d, 0, d + batch - (rank - 2)) for i, rank in enumerate((m, n)) for d in range(rank - 2)]
+    return [*links, *([(0, m - 2, 0, batch)] if m > 1 else []), *([(1, n - 1, 0, k - 1)] if n > 1 else [])]
+
+
+def product_zeros(a: SSAValue, b: SSAValue) -> list[Neutral]:
+    """Says that a matmul sums over the last dimension of a and the last but one of b, in both zeros: zero times NaN is NaN."""
+    return [(0, len(calls.shape(a)) - 1, "zero"), (1, max(len(calls.shape(b)) - 2, 0), "zero")]
+
+
 def _agree(a: SSAValue, b: SSAValue) -> None:
     if element_type_of(a.type) != element_type_of(b.type):
         raise VerifyException(f"{element_type_of(a.type)} times {element_type_of(b.type)}; equal element types are expected")
@@ -97,6 +110,12 @@ class MatMulOp(PopartOp):
         rows = [] if len(shape_of(self.a.type)) == 1 else [a[-2]]
         columns = [] if len(shape_of(self.b.type)) == 1 else [b[-1]]
         return [tensor((*shapes.broadcast(a[:-2], b[:-2]), *rows, *columns), element_type_of(self.a.type))]
+
+    def independent(self) -> Sequence[Link]:
+        return product_links(self.a, self.b, self.y)
+
+    def neutral(self) -> Sequence[Neutral]:
+        return product_zeros(self.a, self.b)
 
     def block_rows(self) -> Mapping[int, int]:
         return {i: rank - 1 for i, v in enumerate((self.a, self.b)) if (rank := len(shape_of(v.type))) > 1}
@@ -148,6 +167,14 @@ class GemmOp(PopartOp):
             if shapes.broadcast(shape_of(self.c.type), (m, n)) != (m, n):
                 raise ShapeError(f"c is {shapes.text(shape_of(self.c.type))}, which does not stretch to {m}x{n}")
         return [tensor((m, n), element_type_of(self.a.type))]
+
+    def independent(self) -> Sequence[Link]:
+        rank = 0 if self.c is None else len(shape_of(self.c.type))
+        added = [(2, d, 0, d + 2 - rank) for d in range(rank)]
+        return [(0, 1 if self.trans_a else 0, 0, 0), (1, 0 if self.trans_b else 1, 0, 1), *added]
+
+    def neutral(self) -> Sequence[Neutral]:
+        return [(0, 0 if self.trans_a else 1, "zero"), (1, 1 if self.trans_b else 0, "zero")]
 
     def block_rows(self) -> Mapping[int, int]:
         return {0: 0 if self.trans_a else 1, 1: 0 if self.trans_b else 1}

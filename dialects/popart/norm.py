@@ -16,7 +16,7 @@ from populus.dialects.base.tensor_op import HIGH_VALUE
 from populus.dialects.data import constant, constant_value
 from populus.dialects.expr import Arg, Expr, cast, rsqrt, sqrt
 from populus.dialects.popart import calls
-from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.base import Link, PopartOp
 from populus.dialects.poplar.sums import narrowed, widened
 from populus.dialects.poplar.target import sum_type
 from populus.dialects.popnn import WhitenOp
@@ -66,6 +66,9 @@ class BatchNormOp(PopartOp):
     variance = operand_def(TensorType)
     epsilon = number(1e-5)
     y = result_def(TensorType)
+
+    def independent(self) -> Sequence[Link]:
+        return [(0, d, 0, d) for d in range(len(shape_of(self.x.type))) if d != 1]
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         _channels(self, self.x, self.operands[1:])
@@ -242,6 +245,9 @@ class InstanceNormOp(_WhiteningOp):
     def row(self) -> int:
         return math.prod(calls.shape(self.x)[2:])
 
+    def independent(self) -> Sequence[Link]:
+        return [(0, 0, 0, 0), (0, 1, 0, 1), *((i, 0, 0, 1) for i in range(1, len(self.operands)))]
+
 
 @irdl_op_definition
 class GroupNormOp(_WhiteningOp):
@@ -262,6 +268,9 @@ class GroupNormOp(_WhiteningOp):
 
     def row(self) -> int:
         return math.prod(calls.shape(self.x)[1:]) // self.groups
+
+    def independent(self) -> Sequence[Link]:
+        return [(0, 0, 0, 0)]
 
 
 @irdl_op_definition
@@ -285,6 +294,10 @@ class LayerNormOp(_WhiteningOp):
 
     def row(self) -> int:
         return math.prod(calls.shape(self.x)[self.axis :])
+
+    def independent(self) -> Sequence[Link]:
+        ranks = [len(shape_of(o.type)) for o in self.operands]
+        return [(i, d - ranks[0] + r, 0, d) for i, r in enumerate(ranks) for d in range(self.axis) if d >= ranks[0] - r]
 
     def factors(self, b: Builder) -> list[SSAValue]:
         return list(self.operands[1:])

@@ -17,7 +17,7 @@ from populus.dialects.base.tensor_op import HIGH_VALUE, ints
 from populus.dialects.data import constant
 from populus.dialects.expr import Arg, Const, call, equal, select
 from populus.dialects.popart import calls
-from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.base import Link, Neutral, PopartOp
 from populus.dialects.poplar.sums import narrowed, widened
 from populus.dialects.poplar.target import sum_type
 from populus.dialects.popnn import PoolOp
@@ -43,6 +43,9 @@ class _WindowOp(PopartOp):
         lists = (ints(self.kernel), ints(self.strides), ints(self.pads), ints(self.dilations))
         return [tensor((*x[:2], *shapes.windows(x, *lists, ceil=self.ceil)), element_type_of(self.x.type))]
 
+    def independent(self) -> Sequence[Link]:
+        return [(0, 0, 0, 0), (0, 1, 0, 1)]
+
     def _pool(self, b: Builder, kind: str, count_padding: bool = False) -> list[SSAValue]:
         """Inserts the library's pooling of x over this op's windows."""
         lists = {"kernel": self.kernel, "strides": self.strides, "pads": self.pads, "dilations": self.dilations}
@@ -67,6 +70,9 @@ class MaxPoolOp(_WindowOp):
     """`y[o] = max over window o of x`; padding never is the largest. The gradient goes to the first of equals. Source: ONNX MaxPool-22."""
 
     name = "popart.max_pool"
+
+    def neutral(self) -> Sequence[Neutral]:
+        return [(0, d, "lowest") for d in shapes.overhanging(ints(self.pads), self.ceil)]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         return self._pool(b, "max")
@@ -127,6 +133,10 @@ class AveragePoolOp(_WindowOp):
     name = "popart.average_pool"
     count_padding = flag()
 
+    def neutral(self) -> Sequence[Neutral]:
+        # Without them, zeros would be counted.
+        return [(0, d, "zero") for d in shapes.overhanging(ints(self.pads))] if self.count_padding and not self.ceil else []
+
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         return self._pool(b, "average", self.count_padding)
 
@@ -180,6 +190,12 @@ class LrnOp(PopartOp):
         if self.size < 1:
             raise ShapeError(f"size = {self.size} channels; at least 1 is expected")
         return [tensor(shape, element)]
+
+    def independent(self) -> Sequence[Link]:
+        return [(0, d, 0, d) for d in range(len(shape_of(self.x.type))) if d != 1]
+
+    def neutral(self) -> Sequence[Neutral]:
+        return [(0, 1, "zero", 1)]
 
     def _neighbours(self, b: Builder, x: SSAValue, before: int, kind: str) -> SSAValue:
         """Sums (of squares) of x over `size` channels, from `before` before each. No window is wider than all channels on each side."""

@@ -14,9 +14,9 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects import expr
 from populus.dialects.base.tensor_op import HIGH_VALUE, LOW_VALUE, ints
 from populus.dialects.expr import Expr
-from populus.dialects.popart.base import ElementwiseOp, PopartOp
+from populus.dialects.popart.base import ElementwiseOp, Link, Neutral, PopartOp
 from populus.dialects.popart.conv import convolution
-from populus.dialects.popart.matmul import product
+from populus.dialects.popart.matmul import product, product_links, product_zeros
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import whole
 from populus.dialects.support.element_types import element_type_of, is_byte, is_float, is_integer, shape_of, tensor, ui8
@@ -24,6 +24,7 @@ from populus.dialects.support.shapes import ShapeError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
 
 def _bytes(*values: SSAValue) -> None:
     """Raises VerifyException unless all values hold 8-bit integers."""
@@ -52,6 +53,12 @@ class IntegerMatMulOp(PopartOp):
         if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
             raise ShapeError(f"{shapes.text(a)} times {shapes.text(b)}; [.., m, k] times [.., k, n] is expected")
         return [tensor((*shapes.broadcast(a[:-2], b[:-2]), a[-2], b[-1]), i32)]
+
+    def independent(self) -> Sequence[Link]:
+        return product_links(self.a, self.b, self.y)
+
+    def neutral(self) -> Sequence[Neutral]:
+        return product_zeros(self.a, self.b)
 
     def evaluate(self, *arrays: NDArray[Any]) -> Sequence[NDArray[Any]]:
         a, b = arrays
@@ -94,6 +101,12 @@ class IntegerConvOp(PopartOp):
             raise ShapeError(f"x {shapes.text(x)} and w {shapes.text(w)} do not fit group = {group}")
         windows = shapes.windows(x, w[2:], ints(self.strides), ints(self.pads), ints(self.dilations), crops=True)
         return [tensor((x[0], w[0], *windows), i32)]
+
+    def independent(self) -> Sequence[Link]:
+        return [(0, 0, 0, 0)]
+
+    def neutral(self) -> Sequence[Neutral]:
+        return [(0, d, "zero") for d in shapes.overhanging(ints(self.pads))]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         pads = ints(self.pads)

@@ -6,6 +6,7 @@ Means, norms and logarithms of 16-bit floats are accumulated in f32; those of in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import bf16, f16, f32, f64, i1
@@ -48,6 +49,7 @@ class ReduceSumOp(ReduceOp):
     """`y = sum of x`. Source: ONNX ReduceSum-13."""
 
     name = "popart.reduce_sum"
+    NEUTRAL: ClassVar = "zero"
 
     @property
     def reduction(self) -> str:
@@ -96,6 +98,7 @@ class ReduceMaxOp(_ExtremeOp):
     """`y = max over axes of x`; NaN if there is one. Of booleans: whether any is true. Source: ONNX ReduceMax-20."""
 
     name = "popart.reduce_max"
+    NEUTRAL: ClassVar = "lowest"
 
     @property
     def reduction(self) -> str:
@@ -107,6 +110,7 @@ class ReduceMinOp(_ExtremeOp):
     """`y = min over axes of x`; NaN if there is one. Of booleans: whether all are true. Source: ONNX ReduceMin-20."""
 
     name = "popart.reduce_min"
+    NEUTRAL: ClassVar = "highest"
 
     @property
     def reduction(self) -> str:
@@ -118,6 +122,7 @@ class ReduceProdOp(ReduceOp):
     """`y = product of x`. Source: ONNX ReduceProd-18."""
 
     name = "popart.reduce_prod"
+    NEUTRAL: ClassVar = "one"
 
     @property
     def reduction(self) -> str:
@@ -139,6 +144,7 @@ class ReduceL1Op(ReduceOp):
     """`y = sum of |x|`. Source: ONNX ReduceL1-18."""
 
     name = "popart.reduce_l1"
+    NEUTRAL: ClassVar = "zero"
 
     @property
     def reduction(self) -> str:
@@ -156,6 +162,7 @@ class ReduceL2Op(_WideReduceOp):
     """`y = sqrt(sum of x^2)`; no gradient at 0. Source: ONNX ReduceL2-18."""
 
     name = "popart.reduce_l2"
+    NEUTRAL: ClassVar = "zero"
 
     @property
     def reduction(self) -> str:
@@ -174,6 +181,7 @@ class ReduceLogSumOp(_WideReduceOp):
     """`y = log(sum of x)`. Source: ONNX ReduceLogSum-18."""
 
     name = "popart.reduce_log_sum"
+    NEUTRAL: ClassVar = "zero"
 
     @property
     def reduction(self) -> str:
@@ -192,6 +200,7 @@ class ReduceLogSumExpOp(_WideReduceOp):
     """`y = log(sum of e^x)`, computed as `m + log(sum of e^(x - m))` with m the largest. Source: ONNX ReduceLogSumExp-18."""
 
     name = "popart.reduce_log_sum_exp"
+    NEUTRAL: ClassVar = "lowest"
 
     @property
     def reduction(self) -> str:
@@ -227,6 +236,7 @@ class ReduceSumSquareOp(ReduceOp):
     """`y = sum of x^2`. Source: ONNX ReduceSumSquare-18."""
 
     name = "popart.reduce_sum_square"
+    NEUTRAL: ClassVar = "zero"
 
     @property
     def reduction(self) -> str:

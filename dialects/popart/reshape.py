@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
-from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.base import Link, PopartOp
 from populus.dialects.support import shapes
 from populus.dialects.support.constraints import whole
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
@@ -62,6 +62,9 @@ class TransposeOp(_ViewOp):
 
     def infer(self) -> Sequence[TensorType[Attribute]]:
         return [tensor(shapes.permuted(shape_of(self.x.type), ints(self.permutation)), element_type_of(self.x.type))]
+
+    def independent(self) -> Sequence[Link]:
+        return [(0, d, 0, i) for i, d in enumerate(ints(self.permutation))]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         return [calls.transpose(b, self.x, ints(self.permutation))]
@@ -260,6 +263,9 @@ class TileOp(PopartOp):
         if len(shape) != len(repeats) or min(repeats, default=0) < 0:
             raise ShapeError(f"repeats {list(repeats)} for the {len(shape)} dimensions of {shapes.text(shape)}")
         return [tensor([n * r for n, r in zip(shape, repeats)], element_type_of(self.x.type))]
+
+    def independent(self) -> Sequence[Link]:
+        return [(0, d, 0, d) for d, r in enumerate(ints(self.repeats)) if r == 1]
 
     def _split(self) -> list[int]:
         return [part for n, r in zip(calls.shape(self.x), ints(self.repeats)) for part in (r, n)]

@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects import expr, popnn
 from populus.dialects.expr import Arg
 from populus.dialects.popart import calls
-from populus.dialects.popart.base import PopartOp
+from populus.dialects.popart.base import Link, Neutral, PopartOp
 from populus.dialects.poplar.sums import narrowed, widened
 from populus.dialects.poplar.target import sum_type
 from populus.dialects.support import shapes
@@ -35,6 +35,12 @@ class _AxisOp(PopartOp):
 
     def aliases(self) -> Sequence[tuple[int, int]]:
         return ((0, 0),)
+
+    def independent(self) -> Sequence[Link]:
+        return [(0, d, 0, d) for d in range(len(shape_of(self.x.type))) if d != self.axis]
+
+    def neutral(self) -> Sequence[Neutral]:
+        return [(0, self.axis, "lowest", self.axis)]
 
     def _rows(self, b: Builder, log: bool) -> SSAValue:
         axis, rank = self.axis, len(calls.shape(self.x))

@@ -160,6 +160,11 @@ def windows(
     )
 
 
+def overhanging(pads: Sequence[int], ceil: bool = False) -> list[int]:
+    """Lists the dimensions of x, [batch, channels, size..], beyond whose end windows reach: padded there, or all with `ceil`."""
+    return [d for d, after in enumerate(pads[len(pads) // 2 :], 2) if after > 0 or ceil]
+
+
 def transposed_window(size: int, kernel: int, stride: int, dilation: int, before: int, after: int, output_padding: int) -> int:
     """Computes the output size of a transposed convolution: stride (size - 1) + (kernel - 1) dilation + 1 + output_padding - pads.
 

@@ -192,6 +192,52 @@ class TotalOp(PopartOp):
         return [calls.reduce(b, "add", self.x, (0, 1))]
 
 
+@irdl_op_definition
+class TotalOfOp(PopartOp):
+    """`y = sum of x`. Source: a test."""
+
+    name = "acme.total_of"
+    ONNX: ClassVar = ("com.acme", "TotalOf", 1)
+    E: ClassVar = elements("E", f32)
+    x = operand_def(E)
+    y = result_def(E)
+
+    def infer(self):
+        return [tensor((), f32)]
+
+    def lower(self, b):
+        return [calls.reduce(b, "add", self.x, (0, 1))]
+
+    def neutral(self):
+        return [(0, 0, "zero"), (0, 1, "zero")]
+
+
+@irdl_op_definition
+class SharesOp(PopartOp):
+    """`y[i, k] = x[i, k] / product of w[j] x[j, k] over j`. Source: a test."""
+
+    name = "acme.shares"
+    ONNX: ClassVar = ("com.acme", "Shares", 1)
+    E: ClassVar = elements("E", f32)
+    x = operand_def(E)
+    w = operand_def(E)
+    y = result_def(E)
+
+    def infer(self):
+        return [self.x.type]
+
+    def lower(self, b):
+        terms = calls.map(b, Arg(1) * Arg(2), self.x, calls.reshape(b, self.w, (*shape_of(self.w.type), 1)))
+        product = calls.reduce(b, "mul", terms, (0,))
+        return [calls.map(b, Arg(1) / Arg(2), self.x, calls.reshape(b, product, (1, *shape_of(product.type))))]
+
+    def independent(self):
+        return [(0, 1, 0, 1)]
+
+    def neutral(self):
+        return [(0, 0, "one", 0), (1, 0, "one", 0)]
+
+
 join, twice = function_of(JoinOp), function_of(TwiceOp)
 '''
 )

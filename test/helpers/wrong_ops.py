@@ -279,6 +279,30 @@ WRONG = [
         "    def independent(self):\n        raise KeyError('w')\n\n    def aliases(self):",
         "sizes: acme.rows: its `independent` raises KeyError: 'w' (own.py:51)",
     ),
+    (
+        "a neutral element that is none",
+        "    def aliases(self):",
+        "    def neutral(self):\n        return [(0, 1, 'two')]\n\n    def aliases(self):",
+        "its `neutral` gives (0, 1, 'two'); (operand, its dimension, one of zero, one, lowest, highest), or these and a dimension of",
+    ),
+    (
+        "a neutral element of no dimension",
+        "    def aliases(self):",
+        "    def neutral(self):\n        return [(0, 1, 'zero', 0)]\n\n    def aliases(self):",
+        "its `neutral` gives (0, 1, 'zero', 0); (operand, its dimension, one of",
+    ),
+    (
+        "a neutral element that changes the result",
+        "    def aliases(self):",
+        "    def neutral(self):\n        return [(0, 1, 'one')]\n\n    def aliases(self):",
+        "sizes: with the element that its `neutral` gives beyond 4 of 5 positions, result 0 is not that of 4: by up to",
+    ),
+    (
+        "neutral raises",
+        "    def aliases(self):",
+        "    def neutral(self):\n        raise KeyError('w')\n\n    def aliases(self):",
+        "sizes: acme.rows: its `neutral` raises KeyError: 'w' (own.py:51)",
+    ),
 ]
 
 # The op's `evaluate` or `lower` has no end: the row says where it was.

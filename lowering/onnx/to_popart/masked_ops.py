@@ -1,7 +1,6 @@
-"""Rules of `popart` ops for partly valid operands: what each reads beyond the valid part, and the valid part of its result.
+"""Rules of `popart` ops for what no class says of partly valid operands: positions that move, counts of valid elements, sizes of results.
 
-An element-wise op and a permutation read each element for itself. An op that mixes elements along a padded axis reads its neutral
-element there. A count, such as the divisor of a mean, is the number of valid elements.
+All other ops have the rule of `declared.py`.
 """
 
 from __future__ import annotations
@@ -16,19 +15,17 @@ from populus.dialects import popart
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.data import constant, constant_value
 from populus.dialects.onnx.sizes import as_size
-from populus.dialects.popart.base import ElementwiseOp, ReduceOp
+from populus.dialects.popart.base import ElementwiseOp, PopartOp
 from populus.dialects.support import shapes
-from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import dtype_of, is_float, is_unsigned
+from populus.dialects.support.element_types import dtype_of, is_unsigned
 from populus.lowering.onnx.to_popart.conversion import element, shape
+from populus.lowering.onnx.to_popart.declared import declared, kept, links_of, put, read, refilled, refuse
 from populus.lowering.onnx.to_popart.masks import Masks, Place, Rule
 from populus.lowering.onnx.valid_sizes import (
-    Axes,
     Axis,
     bound_of,
     broadcast,
     described,
-    dimensions,
     is_prefix,
     is_whole,
     prefix,
@@ -38,55 +35,17 @@ from populus.lowering.onnx.valid_sizes import (
 )
 
 
-def refuse(m: Masks, op: Operation, why: str) -> PopulusError:
-    """Makes the error of an op that cannot have a bounded dimension there."""
-    return PopulusError(f"{why}; bind the dimension {dimensions(m.valid.axes, op.operands)} to one size")
-
-
-def refilled(op: Operation, values: Mapping[int, SSAValue]) -> None:
-    """Replaces operands by position."""
-    op.operands = [values.get(i, v) for i, v in enumerate(op.operands)]
-
-
-def put(m: Masks, c: Place, op: Operation, axes: Axes) -> SSAValue:
-    """Inserts an op whose result has these axes."""
-    return m.state(m.plain(c, op), axes)
-
-
 def elementwise(m: Masks, c: Place, op: ElementwiseOp) -> SSAValue:
-    """Inserts an element-wise op. Integers are not divided by what stands beyond the valid part."""
+    """Inserts an element-wise op, which keeps all dimensions apart."""
     axes = broadcast([m.valid.of(v) for v in op.operands])
-    if isinstance(op, popart.DivOp | popart.ModOp) and not is_float(element(op.operands[1])):
-        refilled(op, {1: m.filled(c, op.operands[1], None, "one")})
+    read(m, c, op)
     return put(m, c, op, axes)
 
 
-NEUTRAL: Mapping[type[ReduceOp], str] = {
-    popart.ReduceL1Op: "zero",
-    popart.ReduceL2Op: "zero",
-    popart.ReduceLogSumExpOp: "lowest",
-    popart.ReduceLogSumOp: "zero",
-    popart.ReduceMaxOp: "lowest",
-    popart.ReduceMinOp: "highest",
-    popart.ReduceProdOp: "one",
-    popart.ReduceSumOp: "zero",
-    popart.ReduceSumSquareOp: "zero",
-}
-
-
-def reduction(m: Masks, c: Place, op: ReduceOp) -> SSAValue:
-    """Reduces the neutral element beyond the valid part; a mean divides by the number of valid elements."""
+def reduce_mean(m: Masks, c: Place, op: popart.ReduceMeanOp) -> SSAValue:
+    """Divides by the number of valid elements."""
     axes, dims = m.valid.of(op.x), op.dims()
-    kept = tuple(() if d in dims else a for d, a in enumerate(axes) if op.keep or d not in dims)
-    if all(is_whole(axes[d]) for d in dims):
-        return put(m, c, op, kept)
-    if isinstance(op, popart.ReduceMeanOp):
-        return mean(m, c, op.x, dims, op.keep)
-    neutral = NEUTRAL.get(type(op))
-    if neutral is None:
-        raise refuse(m, op, f"{op.name} reduces over a bounded dimension")
-    refilled(op, {0: m.filled(c, op.x, dims, neutral)})
-    return put(m, c, op, kept)
+    return declared(m, c, op) if all(is_whole(axes[d]) for d in dims) else mean(m, c, op.x, dims, op.keep)
 
 
 def mean(m: Masks, c: Place, x: SSAValue, dims: Sequence[int], keep: bool) -> SSAValue:
@@ -97,47 +56,19 @@ def mean(m: Masks, c: Place, x: SSAValue, dims: Sequence[int], keep: bool) -> SS
     return c.cast(c.insert(popart.DivOp(total, m.count(c, axes, dims, element(wide)))), kind)
 
 
-def rows(m: Masks, c: Place, op: popart.SoftmaxOp | popart.LogSoftmaxOp) -> SSAValue:
-    """Fills the axis of a softmax with minus infinity."""
-    axes = m.valid.of(op.x)
-    refilled(op, {0: m.filled(c, op.x, (op.axis,), "lowest")})
-    result = put(m, c, op, axes)
-    if isinstance(op, popart.SoftmaxOp) and not m.zeroed:  # a mask also zeroes the gradient
+def softmax(m: Masks, c: Place, op: popart.SoftmaxOp) -> SSAValue:
+    """Records that a softmax is zero where it reads minus infinity."""
+    result = declared(m, c, op)
+    if not m.zeroed:  # a mask also zeroes the gradient
         m.known(result, {op.axis: "zero"})
     return result
 
 
-def matmul(m: Masks, c: Place, op: popart.IntegerMatMulOp | popart.MatMulOp) -> SSAValue:
-    """Fills the summed axis of both operands with zeros: zero times NaN is NaN."""
-    a, b = m.valid.of(op.a), m.valid.of(op.b)
-    inner = (len(a) - 1, max(len(b) - 2, 0))
-    if not is_whole(a[inner[0]]) or not is_whole(b[inner[1]]):
-        if a[inner[0]] != b[inner[1]]:
-            raise refuse(m, op, f"{described(a)} times {described(b)}: what is summed over is not of one size")
-        refilled(op, {0: m.filled(c, op.a, (inner[0],), "zero"), 1: m.filled(c, op.b, (inner[1],), "zero")})
-    left, right = (((), *a) if len(a) == 1 else a), ((*b, ()) if len(b) == 1 else b)
-    outer = broadcast([left[:-2], right[:-2]])
-    ends = (*([] if len(a) == 1 else [left[-2]]), *([] if len(b) == 1 else [right[-1]]))
-    return put(m, c, op, (*outer, *ends))
-
-
-def gemm(m: Masks, c: Place, op: popart.GemmOp) -> SSAValue:
-    """Fills as `matmul`; c is added element by element."""
-    a, b = m.valid.of(op.a), m.valid.of(op.b)
-    outer, inner = (1, 0) if op.trans_a else (0, 1)
-    right, summed = (0, 1) if op.trans_b else (1, 0)
-    if not is_whole(a[inner]) or not is_whole(b[summed]):
-        if a[inner] != b[summed]:
-            raise refuse(m, op, f"{described(a)} times {described(b)}: what is summed over is not of one size")
-        refilled(op, {0: m.filled(c, op.a, (inner,), "zero"), 1: m.filled(c, op.b, (summed,), "zero")})
-    return put(m, c, op, (a[outer], b[right]))
-
-
 def transpose(m: Masks, c: Place, op: popart.TransposeOp) -> SSAValue:
-    """Moves axes with their valid parts, and with what is known to stand beyond those."""
-    axes, order = m.valid.of(op.x), ints(op.permutation)
-    result = put(m, c, op, tuple(axes[d] for d in order))
-    m.known(result, {order.index(d): fill for d, fill in m.known_of(op.x).items()})
+    """Moves what is known to stand beyond valid parts along with the axes."""
+    order, known = ints(op.permutation), m.known_of(op.x)
+    result = declared(m, c, op)
+    m.known(result, {order.index(d): fill for d, fill in known.items()})
     return result
 
 
@@ -238,28 +169,19 @@ def pad(m: Masks, c: Place, op: popart.PadOp) -> SSAValue:
     return put(m, c, op, tuple(axes))
 
 
-def tile(m: Masks, c: Place, op: popart.TileOp) -> SSAValue:
-    """Repeats axes that are valid as a whole."""
-    x, repeats = m.valid.of(op.x), ints(op.repeats)
-    if any(r != 1 and not is_whole(a) for a, r in zip(x, repeats)):
-        raise refuse(m, op, f"{described(x)} is repeated along a bounded dimension")
-    return put(m, c, op, tuple(a if r == 1 else prefix(bound_of(a) * r, bound_of(a) * r) for a, r in zip(x, repeats)))
-
-
 def gather(m: Masks, c: Place, op: popart.GatherOp) -> SSAValue:
-    """Gathers: invalid indices are 0, and negative indices count from the end of the valid part."""
+    """Gathers: negative indices count from the end of the valid part."""
     import numpy as np
 
-    x, d = m.valid.of(op.x), op.axis
-    indices = m.filled(c, op.indices, None, "zero")
-    axes = (*x[:d], *m.valid.of(op.indices), *x[d + 1 :])
+    (axes,) = kept(m, op, {(0, op.axis)})
+    read(m, c, op)
+    along, indices = m.valid.of(op.x)[op.axis], op.indices
     known = constant_value(indices)
     signed = not is_unsigned(element(indices)) and (known is None or bool((known < 0).any()))
-    if not is_whole(x[d]) and is_prefix(x[d]) and signed:
-        count = m.scalar(c, size_of(x[d]), element(indices))
+    if not is_whole(along) and is_prefix(along) and signed:
+        count = m.scalar(c, size_of(along), element(indices))
         below = m.plain(c, popart.LessOp(indices, m.plain(c, constant(np.array(0, dtype_of(element(indices)))))))
-        indices = m.plain(c, popart.WhereOp(below, m.plain(c, popart.AddOp(indices, count)), indices))
-    refilled(op, {1: indices})
+        refilled(op, {1: m.plain(c, popart.WhereOp(below, m.plain(c, popart.AddOp(indices, count)), indices))})
     return put(m, c, op, axes)
 
 
@@ -283,31 +205,24 @@ def scatter(m: Masks, c: Place, op: popart.ScatterOp) -> SSAValue:
 
 
 def top_k(m: Masks, c: Place, op: popart.TopKOp) -> SSAValue:
-    """Fills the sorted axis with the least number: of equals, the first is chosen."""
+    """Gives at most as many places as elements are valid: of equals, the first is chosen."""
     x = m.valid.of(op.x)
-    if not is_whole(x[-1]):
-        if not is_prefix(x[-1]):
-            raise refuse(m, op, f"{described(x)} is sorted across merged dimensions")
-        refilled(op, {0: m.filled(c, op.x, (len(x) - 1,), "lowest" if op.largest else "highest")})
-    k = size_of(x[-1]).min(op.k).decided(m.valid.bounds)
-    return put(m, c, op, (*x[:-1], prefix(op.k, k)))
+    if not is_prefix(x[-1]):
+        raise refuse(m, op, f"{described(x)} is sorted across merged dimensions")
+    (axes,) = kept(m, op)
+    read(m, c, op)
+    return put(m, c, op, (*axes[:-1], prefix(op.k, size_of(x[-1]).min(op.k).decided(m.valid.bounds))))
 
 
-def whitening(m: Masks, c: Place, op: Any) -> SSAValue:
-    """Normalises by the mean and the variance of valid elements."""
-    x = m.valid.of(op.x)
-    match op:
-        case popart.LayerNormOp():
-            dims = range(op.axis, len(x))
-        case popart.InstanceNormOp():
-            dims = range(2, len(x))
-        case _:
-            dims = range(1, len(x))
+def whitening(m: Masks, c: Place, op: popart.GroupNormOp | popart.InstanceNormOp | popart.LayerNormOp) -> SSAValue:
+    """Normalises by the mean and the variance of valid elements, over the dimensions that the op does not keep apart."""
+    x, apart = m.valid.of(op.x), {d for operand, d, *_ in links_of(op) if operand == 0}
+    dims = [d for d in range(len(x)) if d not in apart]
     if all(is_whole(x[d]) for d in dims):
-        return put(m, c, op, x)
+        return declared(m, c, op)
     if isinstance(op, popart.GroupNormOp):
         return grouped(m, c, op)
-    return normalised(m, c, op, op.x, list(dims), shape(op.x))
+    return normalised(m, c, op, op.x, dims, shape(op.x))
 
 
 def grouped(m: Masks, c: Place, op: popart.GroupNormOp) -> SSAValue:
@@ -333,42 +248,21 @@ def normalised(m: Masks, c: Place, op: Any, x: SSAValue, dims: Sequence[int], fo
     return y
 
 
-def batch_norm(m: Masks, c: Place, op: popart.BatchNormOp) -> SSAValue:
-    """Normalises by given statistics."""
-    x = m.valid.of(op.x)
-    if not is_whole(x[1]):
-        raise refuse(m, op, "the channels of a batch norm are of a bounded dimension")
-    return put(m, c, op, x)
-
-
-def lrn(m: Masks, c: Place, op: popart.LrnOp) -> SSAValue:
-    """Normalises over windows of channels."""
-    x = m.valid.of(op.x)
-    refilled(op, {0: m.filled(c, op.x, (1,), "zero")})
-    return put(m, c, op, x)
-
-
 RULES: Mapping[type[Operation], Rule] = {
     ElementwiseOp: elementwise,
-    ReduceOp: reduction,
-    popart.BatchNormOp: batch_norm,
+    PopartOp: declared,
     popart.ConcatOp: concat,
     popart.ExpandOp: expand,
     popart.GatherOp: gather,
-    popart.GemmOp: gemm,
     popart.GroupNormOp: whitening,
     popart.InstanceNormOp: whitening,
-    popart.IntegerMatMulOp: matmul,
     popart.LayerNormOp: whitening,
-    popart.LogSoftmaxOp: rows,
-    popart.LrnOp: lrn,
-    popart.MatMulOp: matmul,
     popart.PadOp: pad,
+    popart.ReduceMeanOp: reduce_mean,
     popart.ReshapeOp: reshape,
     popart.ScatterOp: scatter,
     popart.SliceOp: slices,
-    popart.SoftmaxOp: rows,
-    popart.TileOp: tile,
+    popart.SoftmaxOp: softmax,
     popart.TopKOp: top_k,
     popart.TransposeOp: transpose,
 }

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 Rule: TypeAlias = "Callable[[Masks, Place, Any], SSAValue]"
 Fill: TypeAlias = "str | SSAValue"
+FILLS = ("zero", "one", "lowest", "highest")
+"""Elements that stand beyond a valid part, of any type (`filler`)."""
 
 
 class Masks:

@@ -325,6 +325,25 @@ def test_another_op_says_what_it_keeps_apart_or_is_refused(kind, loaded):
         populus.compile(found)
 
 
+@pytest.mark.parametrize("engine", ["numpy", "strict", "native"])
+@pytest.mark.parametrize("kind", ["TotalOf", "Shares"])
+def test_another_op_says_what_it_reads_beyond_a_size(kind, engine, loaded):
+    loaded(VALUES)
+    names, result = ["x", "w"][: 1 + (kind == "Shares")], [] if kind == "TotalOf" else ["n", "m"]
+    found = model(
+        [*[helper.make_node("Exp", [v], [f"{v}1"]) for v in names], node(kind, [f"{v}1" for v in names], ["y"])],
+        {v: (T.FLOAT, ["n", "m"][: 2 - (v == "w")]) for v in names},
+        {"y": (T.FLOAT, result)},
+    )
+    program = populus.compile(found, dims={"n": (1, 5), "m": (1, 4)}, tiles=2, engine=engine)
+    g = np.random.default_rng(0)
+    for n, m in ((3, 2), (1, 1), (5, 4)):
+        x, w = g.standard_normal((n, m)).astype(np.float32), g.standard_normal(n).astype(np.float32)
+        a, b = np.exp(x), np.exp(w)
+        expected = a.sum() if kind == "TotalOf" else a / (a * b[:, None]).prod(0)
+        np.testing.assert_allclose(program.run({"x": x, "w": w} if kind == "Shares" else {"x": x})["y"], expected, rtol=1e-5)
+
+
 Z = np.array([1 + 2j, -3j, 0.5], np.complex64)
 
 
