@@ -20,7 +20,7 @@ from populus.proof.launches import LAUNCHES, RefutedLaunches, prove_launches
 from populus.proof.report import PROVED, UNDECIDED
 from populus.runtime.codelets.undefined import VARIABLE
 from populus.runtime.engine.native.codegen.touched import Elements
-from populus.runtime.engine.native.kernels import pool_kernels, products
+from populus.runtime.engine.native.kernels import operands, pool_kernels, products
 from populus.runtime.engine.native.kernels.contraction import Product
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.launch_check import _overlap
@@ -310,6 +310,30 @@ def test_a_launch_writes_what_its_kernel_states_and_reads_no_more(name: str, mon
         whole = np.add.reduceat(changed[written], np.arange(0, written.sum(), min(items))) if written.any() else np.ones(1)
         assert (whole > 0).all(), launch.kernel.key
         assert all(r.tobytes() == results[0].tobytes() for r in results), launch.kernel.key
+
+
+ROWS = noise(6, 4)
+WORDS_OF = {name: STATED[name] for name in ("matmul", "conv", "softmax", "norm", "sums", "sums across", "largest", "positions")} | {
+    "taken rows": ([node("Gather", ["t", "x"], ["y"], axis=1)], np.array([2, 0, 2]), {"t": noise(2, 5, 4)}),
+    "updated rows": ([node("ScatterND", ["x", "at", "u"], ["y"])], ROWS, {"at": np.array([[4], [1]]), "u": noise(2, 4)}),
+}
+
+
+@pytest.mark.parametrize("name", WORDS_OF)
+def test_words_of_an_operand_with_other_strides_are_refuted(name: str, planted: pytest.MonkeyPatch):
+    nodes, x, constants = WORDS_OF[name]
+    proto, right = model(nodes, {"x": x}, constants), operands.walk
+
+    def wrong(accesses: Any, points: Any, strides: Any) -> operands.Walk:
+        found = right(accesses, points, strides)
+        item = min(map(abs, found.bytes.values()))
+        return operands.Walk(found.points, {axis: n if abs(n) == item else 2 * n for axis, n in found.bytes.items()})
+
+    planted.setattr(operands, "walk", wrong)
+    loaded(proto)
+    planted.setenv(VARIABLE, "1")
+    with pytest.raises(AssertionError, match=r"beside the|is not read|is not written|writes again|more than once|reads scratch memory"):
+        loaded(proto)
 
 
 DOUBLED = """

@@ -1,4 +1,4 @@
-"""The words of products: tables of offsets along axes are the addresses of the elements that accesses name."""
+"""The words of operands: tables of offsets along axes are the addresses of the elements that accesses name."""
 
 from __future__ import annotations
 

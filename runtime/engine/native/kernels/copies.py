@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from populus.runtime.codelets.task import Array, Task
+from populus.runtime.codelets.task import Array, Piece, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
@@ -106,6 +107,12 @@ def dense(library: Library, task: Task, array: Array) -> tuple[Array, list[Launc
     room = task.scratch(array.shape, array.dtype)
     launches = copy(library, array, room)
     return None if launches is None else (room, launches)
+
+
+def near(task: Task, piece: Piece, dimension: int, place: int) -> Piece:
+    """Gives scratch memory of a piece's dimensions, one of which has another place in the order of memory: -1 is the last, dense."""
+    shape = np.moveaxis(piece.array, dimension, place).shape
+    return replace(piece, array=np.moveaxis(task.scratch(shape, piece.array.dtype), place, dimension))
 
 
 def in_memory_order(arrays: list[Array]) -> list[Array]:

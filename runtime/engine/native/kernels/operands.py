@@ -1,6 +1,7 @@
-"""Operands of products along the axes of a family: the one place where accesses and layouts become the words of a launch.
+"""Operands along the axes of a family: the one place where accesses and layouts become the words of a launch.
 
 A dimension that one axis indexes has an element for each of its points. Windows are two axes along one dimension, each with its step.
+A dimension that is accessed whole is an axis of the operand alone, `*`.
 So an axis of an operand is a number of bytes from one point to the next, whatever the layout, and a table has the offsets of some axes.
 The addresses that `codegen/touched.py` reads back from these words are held to the accesses (`run/launch_check.py`).
 """
@@ -14,9 +15,11 @@ from typing import Any
 
 from populus.dialects.poplar.partition import Access
 from populus.dialects.support.shapes import reach
-from populus.runtime.codelets.task import Array, Task, Window, seen_as
+from populus.runtime.codelets.task import Array, Piece, Task, Window, seen_as
 from populus.runtime.engine.native.kernels.endings import Formula
 from populus.runtime.engine.native.kernels.panels import Table, offsets
+
+WHOLE = "*"  # the axis of a dimension that is accessed whole
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ def walk(accesses: Sequence[Access], points: Mapping[str, int], strides: Sequenc
     """Derives the words of an operand from its accesses and its layout, the bytes between neighbours in each dimension."""
     bytes: dict[str, int] = {}
     for access, stride in zip(accesses, strides, strict=True):
-        for axis, step in access.terms if not access.part else ():
+        for axis, step in ((WHOLE, 1),) if access.whole else access.terms if not access.part else ():
             bytes[axis] = bytes.get(axis, 0) + stride * (step if len(access.terms) > 1 else 1)
     return Walk(points, bytes)
 
@@ -53,6 +56,28 @@ def points_of(task: Task) -> dict[str, int]:
                 axis = access.terms[0][0]
                 points[axis] = min(points[axis], n)
     return points
+
+
+def axes_of(accesses: Sequence[Access]) -> list[str]:
+    """Lists the axes whose points index dimensions, in their order."""
+    return [axis for access in accesses if not access.part for axis, _ in access.terms]
+
+
+def walk_over(task: Task, piece: Piece) -> Walk:
+    """Derives the words of one of a task's fields, or of a copy of it that has its dimensions."""
+    whole = [(WHOLE, n) for access, n in zip(piece.access, piece.array.shape) if access.whole]
+    return walk(piece.access, points_of(task) | dict(whole), piece.array.strides)
+
+
+def run_of(axes: Sequence[str], item: int, *walks: Walk) -> tuple[Sequence[str], int]:
+    """Finds the trailing points that are adjacent in all walks over elements of `item` bytes: the axes before them, and their number."""
+    run = 1
+    for i, axis in reversed(list(enumerate(axes, 1))):
+        n = walks[0].points[axis]
+        if n > 1 and any(w.bytes[axis] != run * item for w in walks):
+            return axes[:i], run
+        run *= n
+    return (), run
 
 
 NO_AXIS = Access()

@@ -6,6 +6,7 @@ gives the same positions: a few by insertion, more by merging.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -20,7 +21,7 @@ from populus.runtime.engine.native.codegen.touched import Arguments, Elements, T
 from populus.runtime.engine.native.kernels.elementwise import formula
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import of_numpy
-from populus.runtime.engine.native.kernels.panels import offsets
+from populus.runtime.engine.native.kernels.operands import WHOLE, axes_of, walk_over
 
 FEW = 16  # up to so many are kept in order while a row is read
 UNITS = 16  # parts of the rows that threads share, each with memory of its own
@@ -147,7 +148,8 @@ def _touches(args: Arguments, units: int) -> Touched:
 
 def top_k(library: Library, task: Task) -> list[Launch] | None:
     """Finds the positions of the `k` largest (or smallest) elements of each row."""
-    x, y, largest = task["x"], task["y"], bool(task.number("largest"))
+    piece, y, largest = task.fields["x"], task["y"], bool(task.number("largest"))
+    x = piece.array
     if y.size == 0:
         return []
     before: list[Launch] = []
@@ -158,17 +160,18 @@ def top_k(library: Library, task: Task) -> list[Launch] | None:
         if made is None:
             return None
         x, before = near, made
-    n, k = x.shape[-1], y.shape[-1]
+    along_x, along_y = walk_over(task, replace(piece, array=x)), walk_over(task, task.fields["y"])
+    n, k = along_x.points[WHOLE], along_y.points["k"]
     kind = "u" if x.dtype.kind == "b" else x.dtype.kind
     if kind not in "fiu" or not of_numpy(x.dtype) or y.dtype.kind not in "iu" or n >= 1 << 31:
         return None
-    xs, ys = offsets(x.shape[:-1], x.strides[:-1]), offsets(y.shape[:-1], y.strides[:-1])
+    xs, ys = (w.table(*axes_of(piece.access)) for w in (along_x, along_y))
     bits, few = 8 * x.itemsize, k <= FEW
     per = -(-len(xs) // UNITS)
     units = -(-len(xs) // per)
     levels = 0 if few else (n - 1).bit_length()
     room = task.scratch((units * (k if few else 2 * n) * (1 if bits <= 32 else 2),), np.int64)
-    args = [x, y, xs, ys, room, len(xs), per, n, k, x.strides[-1], y.strides[-1], levels]
+    args = [x, y, xs, ys, room, len(xs), per, n, k, along_x.bytes[WHOLE], along_y.bytes["k"], levels]
     index = 8 * y.itemsize
     kernel = Kernel(f"order {kind}{bits} {index} {largest} {few}", partial(_order, kind, bits, index, largest, few), _touches)
     return [*before, Launch(library, kernel, args, units, x.size * (2 + 4 * levels))]

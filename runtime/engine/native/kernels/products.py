@@ -17,7 +17,7 @@ from populus.runtime.engine.native.kernels.copies import SQUARE, bordered, copy,
 from populus.runtime.engine.native.kernels.endings import Formula
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import Convolution, points_of, walk
+from populus.runtime.engine.native.kernels.operands import Convolution, walk_over
 from populus.runtime.engine.native.kernels.panels import Slices, Table, offsets
 from populus.runtime.engine.native.kernels.pool_kernels import depthwise
 
@@ -47,7 +47,7 @@ def _matmul(library: Library, task: Task, slices: Slices | None, formula: Formul
         # The transposed product puts a constant on the right, where it is packed once, and vectors on the longer side.
         left, right, row, column, c, formula = right, left, "n", "m", c.transpose(0, 2, 1), formula and formula.transposed(0, 2, 1)
     a, b = (piece.array if row == "m" else piece.array.transpose(0, 2, 1) for piece in (left, right))
-    along_a, along_b = (walk(piece.access, points_of(task), piece.array.strides) for piece in (left, right))
+    along_a, along_b = (walk_over(task, piece) for piece in (left, right))
     depth, depth_b, columns = along_a.table("k"), along_b.table("k"), along_b.table(column)
     launches: Launches = []
     if not along_b.bytes.get("g") and len(c) > 1:

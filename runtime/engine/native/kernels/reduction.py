@@ -6,13 +6,14 @@ as those of a softmax; leading ones follow one after the other. Elements that li
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from populus.runtime.codelets.reduce import identity_of
-from populus.runtime.codelets.task import Array, Task
+from populus.runtime.codelets.task import Task
 from populus.runtime.endings import TYPES
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
@@ -22,7 +23,7 @@ from populus.runtime.engine.native.kernels.copies import copy, dense
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import of_numpy
-from populus.runtime.engine.native.kernels.panels import offsets
+from populus.runtime.engine.native.kernels.operands import Walk, axes_of, run_of, walk_over
 from populus.runtime.engine.native.kernels.rows import combine, folded, identity
 
 OPS = {"add": "add", "and": "and", "max": "max", "min": "min", "mul": "mul", "or": "or", "square_add": "add"}
@@ -102,49 +103,45 @@ def _touches(along: bool, args: Arguments, units: int) -> Touched:
 @through_f32
 def reduce(library: Library, task: Task) -> list[Launch] | None:
     """Computes `y = op of x along the axes that y does not have`."""
-    op, y, piece = task.text("op"), task.fields["y"].without_parts(), task.fields["x"]
-    x = piece.array
+    op, piece = task.text("op"), task.fields["x"]
+    x, y = piece.array, task["y"]
     kind = _kind(op, y.dtype)
     if kind is None or x.dtype != y.dtype:
         return None
     if y.size == 0:
         return []
-    own = [a for a in task.fields["y"].access if not a.part]
-    order = [piece.dimension(a.terms[0][0]) for a in own if a.terms]
-    if len(order) < y.ndim:  # dimensions of one element, accessed by a constant
-        y = y[(*(slice(None) if a.terms else 0 for a in own), ...)]
-    reduced = [d for d in range(x.ndim) if d not in order]
+    axes, own = axes_of(piece.access), axes_of(task.fields["y"].access)
+    reduced = [a for a in axes if a not in own]
     if x.size == 0:
         return copy(library, identity_of(op, y.dtype), y)
     fold, type = kind
     before: list[Launch] = []
     ordered = y.dtype.kind == "f" and op not in ("max", "min")
-    row = x[(0,) * (1 + max((d for d in order if x.shape[d] > 1), default=-1))]
-    if ordered and (run_of(row) < row.size or (row.size == 1 and _lies_across(x, y, reduced, order))):
+    item, (along_x, along_y) = x.itemsize, (walk_over(task, task.fields[name]) for name in "xy")
+    row = axes[1 + max((i for i, a in enumerate(axes) if a in own and along_x.points[a] > 1), default=-1) :]
+    if ordered and (run_of(row, item, along_x)[0] or _lies_across(axes, own, item, along_x, along_y)):
         made = dense(library, task, x)
         if made is None:
             return None
         x, before = made
-    turned = x.transpose([*reduced, *order])
-    folded_part, result_part = turned[(..., *(0,) * len(order))], turned[(0,) * len(reduced)]
-    n = row.size if ordered else run_of(folded_part)
+        along_x = walk_over(task, replace(piece, array=x))
+    fixed = [a for a in reduced if a not in row] if ordered else []
+    lead, n = run_of(reduced[len(fixed) :], item, along_x)
     along = n > 1
+    firsts = own
     if not along:
-        n = run_of(result_part, y)
+        firsts, n = run_of(own, item, along_x, along_y)
     name, emit = ("along", _along) if along else ("across", _across)
     kernel = Kernel(f"reduce {name} {op} {fold} {type}", partial(emit, fold, op == "square_add", type), partial(_touches, along))
-    lead = firsts(folded_part, n) if along else folded_part
-    first_x, first_y = (result_part, y) if along else (firsts(result_part, n), firsts(y, n))
-    xs, ys = offsets(first_x.shape, first_x.strides), offsets(first_y.shape, first_y.strides)
-    slices = offsets(lead.shape, lead.strides)
+    xs, ys, slices = along_x.table(*firsts), along_y.table(*firsts), along_x.table(*fixed, *lead)
     units = len(xs) if along else len(xs) * -(-n // BLOCK)
     return [*before, Launch(library, kernel, [x, y, xs, ys, slices, len(slices), n], units, x.nbytes // 12)]
 
 
-def _lies_across(x: Array, y: Array, reduced: list[int], order: list[int]) -> bool:
+def _lies_across(axes: list[str], own: list[str], item: int, along_x: Walk, along_y: Walk) -> bool:
     """Tells whether results that are adjacent in y and in x's own order are apart in x's memory."""
-    last = max((d for d in range(x.ndim) if x.shape[d] > 1), default=-1)
-    return order[-1:] == [last] and y.strides[-1] == y.itemsize and run_of(x.transpose([*reduced, *order])[(0,) * len(reduced)], y) == 1
+    last = [a for a in axes if along_x.points[a] > 1][-1:]
+    return last == own[-1:] != [] and along_y.bytes[own[-1]] == item != along_x.bytes[own[-1]]
 
 
 def _kind(op: str, dtype: np.dtype[Any]) -> tuple[str, str] | None:
@@ -157,24 +154,3 @@ def _kind(op: str, dtype: np.dtype[Any]) -> tuple[str, str] | None:
         sign = "s" if dtype.kind == "i" else "u"
         return sign + op if op in ("max", "min") else OPS[op], f"i{8 * dtype.itemsize}"
     return (OPS[op], TYPES[dtype.name]) if dtype.name in TYPES else None
-
-
-def run_of(*arrays: Array) -> int:
-    """Counts the trailing elements that are adjacent in all arrays of one shape, in whole dimensions."""
-    n = 1
-    for d in reversed(range(arrays[0].ndim)):
-        m = arrays[0].shape[d]
-        if m > 1 and any(a.strides[d] != n * a.itemsize for a in arrays):
-            break
-        n *= m
-    return n
-
-
-def firsts(a: Array, n: int) -> Array:
-    """Selects the first elements of a's runs of n."""
-    count, d = 1, a.ndim
-    while count < n:
-        d -= 1
-        count *= a.shape[d]
-    assert count == n, (a.shape, n)
-    return a[(slice(None),) * d + (0,) * (a.ndim - d)]

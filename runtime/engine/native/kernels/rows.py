@@ -17,12 +17,12 @@ from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
-from populus.runtime.engine.native.kernels.copies import copy, dense
+from populus.runtime.engine.native.kernels.copies import copy, near
 from populus.runtime.engine.native.kernels.endings import SUFFIX
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import HALVES
-from populus.runtime.engine.native.kernels.panels import offsets
+from populus.runtime.engine.native.kernels.operands import axes_of, run_of, walk_over
 
 LANES = 16
 CHAINS = 4  # independent maxima of a row: each waits for the one before
@@ -215,21 +215,23 @@ def _launch(library: Library, task: Task, kernel: Callable[[str], Kernel], *more
 
     If the elements of a row are not adjacent, they are copied together first, and the results back: LLVM has no fast code for them.
     """
-    x, y = (np.moveaxis(piece.array, piece.dimension("r"), -1) for piece in (task.fields["x"], task.fields["y"]))
-    if x.dtype != y.dtype or y.dtype.name not in TYPES or y.size == 0:
+    x, y = task.fields["x"], task.fields["y"]
+    type = y.array.dtype
+    if x.array.dtype != type or type.name not in TYPES or y.array.size == 0:
         return None
-    before: list[Launch] = []
-    after: list[Launch] = []
-    if y.shape[-1] > 1 and not x.strides[-1] == y.strides[-1] == y.itemsize:
-        near = dense(library, task, x)
-        out = task.scratch(y.shape, y.dtype)
-        back = copy(library, out, y)
-        if near is None or back is None:
+    before: list[Launch] | None = []
+    after: list[Launch] | None = []
+    walks = [walk_over(task, piece) for piece in (x, y)]
+    if run_of(["r"], type.itemsize, *walks)[0]:
+        far, d = (x.array, y.array), x.dimension("r")
+        x, y = near(task, x, d, -1), near(task, y, d, -1)
+        before, after = copy(library, far[0], x.array), copy(library, y.array, far[1])
+        if before is None or after is None:
             return None
-        (x, before), y, after = near, out, back
-    tables = [offsets(a.shape[:-1], a.strides[:-1]) for a in (x, y)]
-    args = [x, y, *tables, y.shape[-1], *(m.astype(y.dtype) for m in more)]
-    return [*before, Launch(library, kernel(TYPES[y.dtype.name]), args, len(tables[0]), y.size // 2), *after]
+        walks = [walk_over(task, piece) for piece in (x, y)]
+    tables = [w.table(*(a for a in axes_of(x.access) if a != "r")) for w in walks]
+    args = [x.array, y.array, *tables, walks[0].points["r"], *(m.astype(type) for m in more)]
+    return [*before, Launch(library, kernel(TYPES[type.name]), args, len(tables[0]), y.array.size // 2), *after]
 
 
 def softmax(library: Library, task: Task) -> list[Launch] | None:

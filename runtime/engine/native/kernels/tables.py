@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from populus.dialects.poplar.partition import ALL
 from populus.runtime.codelets import fill as constants
 from populus.runtime.codelets import indexed, slices
-from populus.runtime.codelets.task import Array, Piece, Run, Task, seen_as
+from populus.runtime.codelets.task import Piece, Run, Task
 from populus.runtime.endings import TYPES
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
-from populus.runtime.engine.native.kernels.copies import copy, dense
+from populus.runtime.engine.native.kernels.copies import copy, dense, near
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import of_numpy
-from populus.runtime.engine.native.kernels.panels import offsets
-from populus.runtime.engine.native.kernels.reduction import firsts, run_of
+from populus.runtime.engine.native.kernels.operands import WHOLE, Walk, axes_of, run_of, walk_over
 from populus.runtime.engine.native.kernels.rows import combine
 
 
@@ -82,51 +83,42 @@ def _taken(args: Arguments, units: int) -> Touched:
 
 def multi_slice(library: Library, task: Task) -> list[Launch] | None:
     """Computes `y[t.., i.., t..] = table[t.., indices[i..], t..]`. The launch refuses an index outside the table."""
-    table, indices, y, dim = task["table"], task["indices"], task["y"], slices.selected(task)
-    if y.size == 0:
+    table, indices, y = (task.fields[name] for name in ("table", "indices", "y"))
+    item, width = y.array.itemsize, indices.array.itemsize
+    if y.array.size == 0:
         return []
-    if table.size == 0 or table.dtype != y.dtype or indices.dtype.name not in ("int32", "int64"):
+    if table.array.size == 0 or table.array.dtype != y.array.dtype or indices.array.dtype.name not in ("int32", "int64"):
         return None
-    before: list[Launch] = []
-    after: list[Launch] = []
-
-    def near(array: Array) -> Array | None:
-        made = dense(library, task, array)
-        before.extend(made[1] if made else [])
-        return made and made[0]
-
-    close = indices if indices.flags.c_contiguous else near(indices)
-    inner = table[(0,) * (dim + 1)]
-    if not inner.flags.c_contiguous:
-        inner = near(np.moveaxis(table, dim, 0))
-        table = None if inner is None else np.moveaxis(inner, 0, dim)
-    leap = _leap(y, dim, indices.ndim)
+    dim = table.access.index(ALL)
+    outer, row, selected = axes_of(table.access[:dim]), axes_of(table.access[dim + 1 :]), axes_of(indices.access)
+    before: list[Launch] | None = []
+    after: list[Launch] | None = []
+    if run_of(selected, width, walk_over(task, indices))[0]:
+        far, indices = indices.array, replace(indices, array=task.scratch(indices.array.shape, indices.array.dtype))
+        before = copy(library, far, indices.array)
+    if before is not None and run_of(row, item, walk_over(task, table))[0]:
+        far, table = table.array, near(task, table, dim, 0)
+        copied = copy(library, far, table.array)
+        before = None if copied is None else [*before, *copied]
+    leap = _leap(walk_over(task, y), selected, row, item)
     if leap is None:  # rows of y lie apart: they are computed together, and copied
-        room = task.scratch(y.shape, y.dtype)
-        copied = copy(library, room, y)
-        if copied is None:
-            return None
-        y, after, leap = room, copied, _leap(room, dim, indices.ndim)
-    if table is None or close is None or leap is None:
+        far, y = y.array, replace(y, array=task.scratch(y.array.shape, y.array.dtype))
+        after, leap = copy(library, y.array, far), _leap(walk_over(task, y), selected, row, item)
+    if before is None or after is None or leap is None:
         return None
-    inner = table[(0,) * (dim + 1)]
-    if inner.shape != y[(0,) * (dim + indices.ndim)].shape or not inner.flags.c_contiguous:
-        return None
-    outer_x, outer_y = offsets(table.shape[:dim], table.strides[:dim]), offsets(y.shape[:dim], y.strides[:dim])
-    width = indices.itemsize
-    refused = slices.multi_slice(task)
-    args = [table, close, y, outer_x, outer_y, len(outer_x), table.shape[dim], inner.nbytes, table.strides[dim], leap]
-    take = Launch(library, Kernel(f"take {width}", partial(_take, width), _taken), args, indices.size, y.nbytes // 8, refused)
-    return [*before, take, *after]
+    along_table, along_y = walk_over(task, table), walk_over(task, y)
+    outer_x, outer_y = along_table.table(*outer), along_y.table(*outer)
+    n, step, bytes = along_table.points[WHOLE], along_table.bytes[WHOLE], run_of(row, item, along_table)[1] * item
+    args = [table.array, indices.array, y.array, outer_x, outer_y, len(outer_x), n, bytes, step, leap]
+    kernel, refused = Kernel(f"take {width}", partial(_take, width), _taken), slices.multi_slice(task)
+    return [*before, Launch(library, kernel, args, indices.array.size, y.array.nbytes // 8, refused), *after]
 
 
-def _leap(y: Array, dim: int, count: int) -> int | None:
+def _leap(y: Walk, selected: Sequence[str], row: Sequence[str], item: int) -> int | None:
     """Finds the bytes from one selected row of y to the next; None if they vary, or if a row's elements are not adjacent."""
-    tail = y[(0,) * (dim + count)]
-    middle = y[(0,) * dim][(..., *(0,) * tail.ndim)]
-    steps = offsets(middle.shape, middle.strides)
+    steps = y.table(*selected)
     leap = int(steps[1]) if len(steps) > 1 else 0
-    return leap if tail.flags.c_contiguous and not (np.diff(steps) != leap).any() else None
+    return None if run_of(row, item, y)[0] or (np.diff(steps) != leap).any() else leap
 
 
 def _put(width: int, name: str, machine: Machine) -> str:
@@ -164,11 +156,10 @@ def dynamic_update(library: Library, task: Task) -> list[Launch] | None:
         return []
     if index.dtype.name not in ("int32", "int64") or table.dtype != row.dtype or np.may_share_memory(table, row):
         return None
-    row, one = np.broadcast_to(row, table.shape[1:]), table[0]
-    n = run_of(row, one)
-    first_x, first_y = firsts(row, n), firsts(one, n)
-    outer_x, outer_y = offsets(first_x.shape, first_x.strides), offsets(first_y.shape, first_y.strides)
-    args = [table, index, row, outer_x, outer_y, table.shape[0], table.strides[0], n * table.itemsize]
+    along_row, along_table = (walk_over(task, task.fields[name]) for name in ("row", "table"))
+    outer, n = run_of(axes_of(task.fields["row"].access), row.itemsize, along_row, along_table)
+    outer_x, outer_y = along_row.table(*outer), along_table.table(*outer)
+    args = [table, index, row, outer_x, outer_y, along_table.points[WHOLE], along_table.bytes[WHOLE], n * table.itemsize]
     kernel = Kernel(f"put {index.itemsize}", partial(_put, index.itemsize), _put_in)
     return [Launch(library, kernel, args, len(outer_x), row.nbytes // 8, slices.dynamic_update(task))]
 
@@ -232,27 +223,27 @@ def multi_update(library: Library, task: Task) -> list[Launch] | None:
         op = ("s" if y.dtype.kind == "i" else "u") + op
     before: list[Launch] = []
     after: list[Launch] = []
-    out = y
-    if not y[0].flags.c_contiguous:
+    out, item, (rows, *row) = y, y.itemsize, axes_of(task.fields["y"].access)
+    along_y, along_updates = (walk_over(task, task.fields[name]) for name in ("y", "updates"))
+    if run_of(row, item, along_y)[0]:
         y = task.scratch(y.shape, y.dtype)
         after = copy(library, y, out) or []
         if not after:
             return None
-    if updates.size and not (updates[(0,) * indices.ndim].flags.c_contiguous and updates.flags.c_contiguous):
-        near = dense(library, task, updates)
-        if near is None:
+        along_y = walk_over(task, replace(task.fields["y"], array=y))
+    if updates.size and run_of((WHOLE, *row), item, along_updates)[0]:
+        copied = dense(library, task, updates)
+        if copied is None:
             return None
-        updates, before = near
-    elements = int(np.prod(y.shape[1:], dtype=np.int64))
-    rows = seen_as(updates, (indices.size, elements))
+        updates, before = copied
+        along_updates = walk_over(task, replace(task.fields["updates"], array=updates))
+    elements = run_of(row, item, along_y)[1]
     if (
         type is None
         or y.itemsize not in (1, 2, 4, 8)
         or not table.dtype == updates.dtype == y.dtype
         or indices.dtype.name not in ("int32", "int64")
         or not indices.flags.c_contiguous
-        or rows is None
-        or (elements > 1 and rows.size and rows.strides[1] != y.itemsize)
         or any(np.may_share_memory(y, a) for a in (table, indices, updates))
     ):
         return None
@@ -260,7 +251,8 @@ def multi_update(library: Library, task: Task) -> list[Launch] | None:
     if launches is None:
         return None
     first, end, _ = task.box["d0"]
-    args = [y, indices, updates, indices.size, task.fields["table"].whole[0], first, end, y.strides[0], rows.strides[0], elements]
+    steps = along_y.bytes[rows], along_updates.bytes[WHOLE]
+    args = [y, indices, updates, indices.size, task.fields["table"].whole[0], first, end, *steps, elements]
     kernel = Kernel(f"update {op} {type} {indices.itemsize}", partial(_update, op, type, indices.itemsize), _updated)
     return [*before, *launches, Launch(library, kernel, args, 1, updates.nbytes // 8, indexed.multi_update(task)), *after]
 
