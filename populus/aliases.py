@@ -14,6 +14,9 @@ from sysconfig import get_path
 from traceback import walk_tb
 from types import ModuleType, TracebackType
 
+import xdsl
+
+import populus
 from populus import compiled_ops, older_python
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.errors import printable
@@ -23,6 +26,7 @@ NAMES = ("popart", "popxl", "poptorch", "popdist")
 PAGES = {name: f"docs/{name}-compatibility.md" for name in NAMES[:3]}
 XDSL_INSTALLS = ("benchmarks", "docs", "scripts", "tests", "typings")  # packages beside its own, with names of usual folders
 LIBRARIES = tuple(Path(get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+INSTALLED = (*LIBRARIES, *(Path(package.__file__).resolve().parents[1] for package in (xdsl, populus)))  # folders that are no program's
 FOLDERS = (*(Path(folder).resolve() for folder in OURS), *LIBRARIES)
 
 
@@ -48,19 +52,16 @@ class _Finder(MetaPathFinder, Loader):
 
 
 class _Folders(MetaPathFinder):
-    """Finds a program's own folder `benchmarks` before the package of this name that xDSL installs, though it has no `__init__.py`."""
+    """Finds a program's own folder `benchmarks` before the package of this name that xDSL installs, also one that it puts last."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname not in XDSL_INSTALLS or path is not None:
             return None
         for place in sys.path:
-            folder = Path(place or ".", fullname)
-            if any(folder.resolve().is_relative_to(f) for f in LIBRARIES) or (folder / "__init__.py").exists():
-                return None
-            if folder.is_dir():
-                spec = ModuleSpec(fullname, None, is_package=True)
-                spec.submodule_search_locations = [str(folder)]
-                return spec
+            if Path(place or ".").resolve() not in INSTALLED:
+                found = PathFinder.find_spec(fullname, [place or "."])
+                if found is not None:
+                    return found
         return None
 
 

@@ -96,10 +96,14 @@ def test_a_module_that_is_imported_leaves_the_function_of_its_name(tmp_path):
     assert (got.stdout, got.stderr) == ("call autodiff True\n", "")
 
 
-def test_a_program_s_own_folders_come_before_packages_that_xdsl_installs(tmp_path):
-    (tmp_path / "benchmarks").mkdir()
-    (tmp_path / "benchmarks" / "ours.py").write_text("TEXT = 'ours'")
-    (tmp_path / "train.py").write_text("from benchmarks.ours import TEXT\nprint(TEXT)")
+@pytest.mark.parametrize("first", [True, False], ids=["its own folder", "put last"])
+def test_a_program_s_own_folders_come_before_packages_that_xdsl_installs(tmp_path, first):
+    folder = tmp_path if first else tmp_path / "utils"
+    (folder / "benchmarks" / "inner").mkdir(parents=True)
+    (folder / "benchmarks" / "inner" / "ours.py").write_text("TEXT = 'ours'")
+    (tmp_path / "train.py").write_text(
+        "import sys\nsys.path.append('utils')\nfrom benchmarks.inner.ours import TEXT\nimport benchmarks.inner\nprint(TEXT)"
+    )
     got = alone(tmp_path)
     assert (got.stdout, got.stderr) == ("ours\n", "")
 
