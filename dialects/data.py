@@ -274,7 +274,7 @@ def _all_equal(array: NDArray[Any]) -> bool:
 
 def constant(array: NDArray[Any], name: str | None = None) -> ConstantOp:
     """Makes a constant op that holds `array`. `name`: its origin, kept as its location."""
-    op = ConstantOp.build(properties={"value": array_attribute(array)}, result_types=[tensor(array.shape, element_of(array.dtype))])
+    op = ConstantOp.create(properties={"value": array_attribute(array)}, result_types=[tensor(array.shape, element_of(array.dtype))])
     if name is not None:
         op.location = named(name)
     return op

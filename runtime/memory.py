@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,11 +135,30 @@ def temporary_bytes(execute: ExecuteOp, tiles: int) -> Bytes:
     """Gives the bytes on each tile for other tiles' elements that the vertices of a compute set access, and for their scratch: [tiles]."""
     total = np.zeros(tiles, np.int64)
     for family in execute.families():
-        if scratch := scratch_bytes(family):
-            vertices = prod(split.parts for _, split in family.space.axes)
-            total[(family.space.start + np.arange(min(vertices, tiles))) % tiles] += aligned(scratch)
-        for field, value in family.connections():
-            total += aligned(whole(moved_by(family, field, value, tiles).away * storage_of(value).type.element_bytes))
+        total += _needed_bytes(family, tiles)
+    return total
+
+
+_NEEDED: WeakKeyDictionary[FamilyOp, tuple[tuple[object, ...], Bytes]] = WeakKeyDictionary()
+
+
+def _needed_bytes(family: FamilyOp, tiles: int) -> Bytes:
+    """Gives what a family adds to `temporary_bytes`: [tiles], not to be written to.
+
+    Three passes ask, so it is counted once while the family, its views, and the types and layouts of their variables stay as they are.
+    """
+    storages = [storage_of(value) for value in family.views]
+    seen = (tiles, *family.properties.values(), *((view_of(v), s.type, layout(s)) for v, s in zip(family.views, storages)))
+    kept = _NEEDED.get(family)
+    if kept is not None and kept[0] == seen:
+        return kept[1]
+    total = np.zeros(tiles, np.int64)
+    if scratch := scratch_bytes(family):
+        vertices = prod(split.parts for _, split in family.space.axes)
+        total[(family.space.start + np.arange(min(vertices, tiles))) % tiles] += aligned(scratch)
+    for (field, value), storage in zip(family.connections(), storages):
+        total += aligned(whole(moved_by(family, field, value, tiles).away * storage.type.element_bytes))
+    _NEEDED[family] = seen, total
     return total
 
 

@@ -64,8 +64,18 @@ def _list(value: Sequence[Any]) -> Attribute:
     if values and all(isinstance(v, str) for v in values):
         return ArrayAttr([StringAttr(v) for v in values])
     if all(isinstance(v, int) for v in values):
-        return DenseArrayBase.from_list(i64, [int(v) for v in values])
+        return integers(values)
     return DenseArrayBase.from_list(f64, [float(v) for v in values])
+
+
+def integers(values: Sequence[int]) -> DenseArrayBase[Any]:
+    """Makes an `array<i64: ...>` property; equal ones are the same object."""
+    return _packed(tuple(map(int, values)))
+
+
+@lru_cache(1 << 14)
+def _packed(values: tuple[int, ...]) -> DenseArrayBase[Any]:
+    return DenseArrayBase.from_list(i64, values)
 
 
 def ints(array: DenseArrayBase[Any]) -> tuple[int, ...]:

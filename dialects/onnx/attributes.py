@@ -29,6 +29,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 
+from populus.dialects.base.tensor_op import integers
 from populus.dialects.data import StoredAttr, array_attribute, attribute_array
 from populus.dialects.onnx.types import from_proto, string, to_proto
 from populus.dialects.support.diagnostics import PopulusError
@@ -82,7 +83,7 @@ def read_attribute(proto: AttributeProto) -> Attribute:
         case A.STRING:
             return StringAttr(_text(proto.name, proto.s))
         case A.INTS:
-            return DenseArrayBase.from_list(i64, list(proto.ints))
+            return integers(proto.ints)
         case A.FLOATS:
             return floats(proto.floats)
         case A.STRINGS:

@@ -255,6 +255,8 @@ def _segments(cls: type[OnnxOp], what: str, parameters: Sequence[Parameter], giv
 
 
 def _positions(parameters: Sequence[Parameter], flat: list[T], sizes: Attribute | None) -> list[T | None]:
+    if sizes is None and len(flat) == len(parameters):
+        return [*flat]
     if isinstance(sizes, DenseArrayBase):
         counts = [int(n) for n in sizes.get_values()]
     else:  # at most one parameter is not single, so the counts follow

@@ -314,9 +314,12 @@ class ExecuteOp(PlainErrors, IRDLOperation):
 
     def stages(self) -> list[list[FamilyOp]]:
         """Groups the families in order: each group works on the output of an earlier one, on its own tile."""
+        families = self.families()
+        if len(families) == 1:
+            return [families]
         grouped: list[list[FamilyOp]] = [[]]
         before, depth = Meetings(), list[int]()
-        for family in self.families():
+        for family in families:
             met = before.of(family)
             depth.append(max((depth[i] + 1 for i, found in met.items() if all(m.on_one_tile for m in found)), default=0))
             if depth[-1] == len(grouped):

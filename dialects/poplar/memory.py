@@ -27,7 +27,7 @@ from xdsl.printer import Printer
 from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.base.tensor_op import ints
+from populus.dialects.base.tensor_op import integers, ints
 from populus.dialects.data import attribute_array, parse_value, value_problem
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.types import GridAttr, TensorType, parse_grid
@@ -238,6 +238,22 @@ class ViewOp(PlainErrors, IRDLOperation):
     def apply(self, view: View) -> View | None:
         """Computes the result's view of the variable from the operand's; None if no strides can express it."""
 
+    def shown(self, view: View) -> View:
+        """Gives what `apply` gives, computed once while the operand's view, the type and the properties stay as they are.
+
+        A view is asked for its strides by each pass, and by each view of it: a hundred times in a net.
+        Raises VerifyException if no strides can express it.
+        """
+        given = (self.results[0].type, *self.properties.values())
+        kept = cast("tuple[View, tuple[Attribute, ...], View] | None", vars(self).get("shown_before"))
+        if kept is not None and kept[0] is view and kept[1] == given:
+            return kept[2]
+        result = self.apply(view)
+        if result is None:
+            raise VerifyException(f"{self.name} has no strides to say what it shows; it takes a copy")
+        vars(self)["shown_before"] = (view, given, result)
+        return result
+
     def verify_(self) -> None:
         if type_of(self.x).reshaped(self.y.type.shape) != self.y.type:
             raise VerifyException(f"the element type changes from {type_of(self.x).element_text} to {self.y.type.element_text}")
@@ -264,7 +280,7 @@ class SliceOp(ViewOp):
         bounds = {"begins": begins, "ends": ends, "steps": steps}
         super().__init__(
             operands=[x],
-            properties={k: DenseArrayBase.from_list(i64, list(v)) for k, v in bounds.items()},
+            properties={k: integers(v) for k, v in bounds.items()},
             result_types=[type_of(x).reshaped(view.shape)],
         )
 
@@ -302,7 +318,7 @@ class SliceOp(ViewOp):
         bounds = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, bound)
         attributes, source, result = _parse_types(parser)
         columns = list(zip(*bounds)) or [(), (), ()]
-        properties = {k: DenseArrayBase.from_list(i64, list(v)) for k, v in zip(("begins", "ends", "steps"), columns)}
+        properties = {k: integers(v) for k, v in zip(("begins", "ends", "steps"), columns)}
         x = parser.resolve_operand(operand, source)
         return cls.create(operands=[x], properties=properties, attributes=attributes, result_types=[result])
 
@@ -357,7 +373,7 @@ class DimShuffleOp(ViewOp):
     def __init__(self, x: SSAValue, permutation: Sequence[int]):
         super().__init__(
             operands=[x],
-            properties={"permutation": DenseArrayBase.from_list(i64, list(permutation))},
+            properties={"permutation": integers(permutation)},
             result_types=[type_of(x).reshaped([type_of(x).shape[d] for d in permutation])],
         )
 
@@ -381,7 +397,7 @@ class DimShuffleOp(ViewOp):
         permutation = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_boolean=False))
         attributes, source, result = _parse_types(parser)
         x = parser.resolve_operand(operand, source)
-        properties = {"permutation": DenseArrayBase.from_list(i64, permutation)}
+        properties = {"permutation": integers(permutation)}
         return cls.create(operands=[x], properties=properties, attributes=attributes, result_types=[result])
 
 
@@ -408,7 +424,7 @@ def _parse_types(parser: Parser) -> tuple[dict[str, Attribute], Attribute, Attri
 def root_of(value: SSAValue) -> SSAValue:
     """Returns the root of a chain of views: a variable, a constant, or, between two lowering passes, a cast."""
     while isinstance(value.owner, ViewOp):
-        value = value.owner.x
+        value = value.owner.operands[0]
     return value
 
 
@@ -441,10 +457,7 @@ def view_of(value: SSAValue) -> View:
     """
     owner = value.owner
     if isinstance(owner, ViewOp):
-        shown = owner.apply(view_of(owner.x))
-        if shown is None:
-            raise VerifyException(f"{owner.name} has no strides to say what it shows; it takes a copy")
-        return shown
+        return owner.shown(view_of(owner.operands[0]))
     if isinstance(owner, StorageOp | UnrealizedConversionCastOp):
-        return View.whole(type_of(value).shape)
+        return type_of(value).whole
     raise VerifyException("a view of something that is neither a variable, a constant nor a parameter")

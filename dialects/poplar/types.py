@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr, bf16, f32
 from xdsl.ir import Attribute, Data, ParametrizedAttribute, TypeAttribute
@@ -14,6 +16,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split
+from populus.dialects.poplar.view import View
 from populus.dialects.support.block_floats import MAGNITUDES, bytes_an_element
 from populus.dialects.support.element_types import is_known, size_in_bytes
 
@@ -32,12 +35,12 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
 
     @staticmethod
     def of(shape: Sequence[int], element: Attribute, block: str = "") -> TensorType:
-        """Makes the type of a shape, an element type and a block format."""
-        return TensorType(ArrayAttr([IntAttr(n) for n in shape]), element, StringAttr(block))
+        """Makes the type of a shape, an element type and a block format; equal ones are the same object."""
+        return _shared(tuple(shape), element, block)
 
     def reshaped(self, shape: Sequence[int]) -> TensorType:
         """Makes the type of another view of the same memory."""
-        return TensorType(ArrayAttr([IntAttr(n) for n in shape]), self.element, self.format)
+        return _shared(tuple(shape), self.element, self.block)
 
     @property
     def block(self) -> str:
@@ -62,7 +65,15 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
     @property
     def shape(self) -> tuple[int, ...]:
         """The size of each dimension."""
-        return tuple(n.data for n in self.dims.data)
+        return self.whole.shape
+
+    @property
+    def whole(self) -> View:
+        """The view of a whole variable of this type, made once: a `cached_property` would be a parameter to xDSL."""
+        kept = cast("View | None", vars(self).get("kept_whole"))
+        if kept is None:
+            kept = vars(self)["kept_whole"] = View.whole(tuple(n.data for n in self.dims.data))
+        return kept
 
     def verify(self) -> None:
         if not is_known(self.element):
@@ -83,6 +94,11 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
             printer.print_string("".join(f"{n}x" for n in self.shape))
             printer.print_attribute(self.element)
             printer.print_string(f", {self.block}" if self.block else "")
+
+
+@lru_cache(1 << 12)
+def _shared(shape: tuple[int, ...], element: Attribute, block: str) -> TensorType:
+    return TensorType(ArrayAttr([IntAttr(n) for n in shape]), element, StringAttr(block))
 
 
 MOST_TILES = 1 << 31  # numbers of tiles are 64-bit integers, and are added and multiplied

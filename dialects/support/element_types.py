@@ -139,6 +139,7 @@ def _elements_by_dtype() -> dict[str, Attribute]:
     return {name: element for element, name in _DTYPES.items()}
 
 
+@lru_cache(None)
 def element_of(dtype: np.dtype[Any]) -> Attribute:
     """Returns the element type of a NumPy dtype. Raises TypeError for one that no engine holds."""
     if dtype.name not in _elements_by_dtype():

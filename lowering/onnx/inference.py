@@ -288,8 +288,13 @@ class Inference:
             if op.OP_TYPE == "Size":
                 return [np.array(np.prod(shape, dtype=np.int64))]
             return [np.array(shape[slice(op.property("start"), op.property("end"))], np.int64)]
-        inputs = [None if v is None else self.known(v) for v in op.inputs]
-        if not inputs or any(v is not None and a is None for v, a in zip(op.inputs, inputs)):
+        inputs: list[NDArray[Any] | None] = []
+        for value in op.inputs:
+            array = None if value is None else self.known(value)
+            if value is not None and array is None:
+                return None
+            inputs.append(array)
+        if not inputs:
             return None
         if any(a is not None and a.dtype == object for a in inputs) and op.OP_TYPE not in MOVING:
             return None

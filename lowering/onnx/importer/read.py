@@ -56,15 +56,17 @@ def check_names(message: Message, place: str) -> None:
     from onnx import TensorProto
 
     names: list[object] = []
-    if isinstance(message, TensorProto):
-        names = [message.name]  # its other strings are data
-    else:
-        for field, value in message.ListFields():
+    waiting: list[Message] = [message]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, TensorProto):
+            names.append(part.name)  # its other strings are data
+            continue
+        for field, value in part.ListFields():
             if field.message_type is not None:
-                for part in (value,) if isinstance(value, AnyMessage) else value:
-                    check_names(part, place)
+                waiting.extend([value] if isinstance(value, AnyMessage) else value)
             elif field.type == field.TYPE_STRING:
-                names += [value] if isinstance(value, str | bytes) else value
+                names.extend([value] if isinstance(value, str | bytes) else value)
     for name in names:
         if not isinstance(name, str):
             raise PopulusError(f"{place}: the name {name!r} in it is not UTF-8")

@@ -5,21 +5,28 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import Operation, SSAValue
 
 from helpers.effort import effort
-from populus.dialects.poplar import CallOp, ExecuteOp, GraphOp, RepeatOp, StorageOp, StreamInOp, StreamOutOp
-from populus.dialects.poplar.memory import storage_of
+from populus.dialects.base.tensor_op import integers
+from populus.dialects.poplar import CallOp, ExecuteOp, GraphOp, RepeatOp, StorageOp, StreamInOp, StreamOutOp, TensorType, VarOp
+from populus.dialects.poplar.memory import SliceOp, storage_of, view_of
+from populus.dialects.poplar.partition import Grid
+from populus.dialects.poplar.types import GridAttr
+from populus.dialects.poplar.view import View
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text
 from populus.lowering.poplar.allocate import allocate, fitted, highest
+from populus.runtime import memory
+from populus.runtime.exchange import Moved
 from populus.runtime.liveness import liveness
-from populus.runtime.memory import Tenant, summary, tenants, usage
+from populus.runtime.memory import Tenant, layout, moved_by, summary, temporary_bytes, tenants, usage
 
 
 def graph(body: str, target: str = "gc200, tiles = 16") -> GraphOp:
@@ -244,6 +251,47 @@ def test_what_lies_round_the_ring_of_tiles_leaves_all_of_them():
     steps = [ModuleOp([])] * 3
     used = usage([tenant(8, 0, 0, 14, 4), tenant(16, 2, 2, 0, 1)], steps, graph("").machine)
     assert used.bytes_by_step == (8, 0, 16)
+
+
+def test_what_a_step_needs_is_counted_once_until_its_variables_change(monkeypatch: pytest.MonkeyPatch):
+    found = graph(var("a") + var("b") + step("b", "a"))
+    (execute,) = [op for op in found.walk() if isinstance(op, ExecuteOp)]
+    counted: list[str] = []
+
+    def moved(*given: Any) -> Moved:
+        counted.append(given[1].name)
+        return moved_by(*given)
+
+    monkeypatch.setattr(memory, "moved_by", moved)
+    assert not temporary_bytes(execute, 16).any()
+    temporary_bytes(execute, 16)
+    assert counted == ["x1", "y"]
+    (a, _) = [op for op in found.walk() if isinstance(op, StorageOp)]
+    a.grid = GridAttr(Grid(layout(a).splits, (0,), 1))
+    assert list(temporary_bytes(execute, 16)[:5]) == [16, 16, 16, 16, 0]
+    assert counted == ["x1", "y"] * 2
+
+
+def test_a_view_is_composed_once_until_an_op_of_it_changes(monkeypatch: pytest.MonkeyPatch):
+    base = VarOp("a", TensorType.of((8, 4), f32))
+    first = SliceOp(base.result, (2, 0), (8, 4), (1, 1))
+    second = SliceOp(first.y, (1, 0), (3, 4), (1, 1))
+    composed: list[SliceOp] = []
+
+    def apply(self: SliceOp, view: View) -> View:
+        composed.append(self)
+        return whole_apply(self, view)
+
+    whole_apply = SliceOp.apply
+    monkeypatch.setattr(SliceOp, "apply", apply)
+    assert [view_of(second.y).offset for _ in range(3)] == [12, 12, 12]
+    assert composed == [first, second]
+    first.begins, first.ends = integers((0, 0)), integers((6, 4))
+    assert view_of(second.y).offset == 4
+    assert composed == [first, second] * 2
+    second.operands[0] = base.result
+    assert view_of(second.y) == View((8, 4), 4, (2, 4), (4, 1))
+    assert composed == [first, second, first, second, second]
 
 
 def test_a_variable_without_layout_is_refused():
