@@ -48,7 +48,8 @@ def reference(model: Any, loss: Callable[..., Any], batches: list[dict[str, np.n
     )
     for batch in batches:
         optimizer.zero_grad()
-        found = sum(loss(model, {n: torch.as_tensor(a[k]) for n, a in batch.items()}) for k in range(PARTS * REPLICAS)) / (PARTS * REPLICAS)
+        losses = [loss(model, {n: torch.as_tensor(a[k]) for n, a in batch.items()}) for k in range(PARTS * REPLICAS)]
+        found = torch.stack(losses).sum() / (PARTS * REPLICAS)
         found.backward()
         optimizer.step()
         yield float(found)

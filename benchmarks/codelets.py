@@ -26,13 +26,11 @@ from xdsl.builder import Builder
 from xdsl.rewriter import InsertPoint
 
 import populus
+from benchmarks.launches import launches
 from populus.dialects.popart import calls
 from populus.dialects.poplar.tile_code import IntVector, Vector, codelet, ints
 from populus.dialects.poplar.tile_mlir_ops import OpWriter
 from populus.dialects.support.element_types import element_of
-from populus.runtime.engine.native.run.program import NativeProgram
-from populus.runtime.engine.native.run.step_table import Table
-from populus.runtime.engine.native.run.thread_pool import team
 
 TILES = (1, 16, 1472)
 
@@ -330,16 +328,7 @@ def table_of(code: Any, inputs: dict[str, Any], outputs: dict[str, Any], scalars
     last.operands = calls.codelets(Builder(InsertPoint.before(last)), code, *function.body.block.args, outputs=types, **scalars)
     function.update_function_type()
     program = populus.compile(module, target="host", tiles=tiles, engine="native", threads=1)
-    ran = program.session._program  # pyright: ignore[reportPrivateUsage]
-    assert isinstance(ran, NativeProgram), ran
-    assert not ran.fallbacks, ran.fallbacks
-    found = program.run(inputs)
-    table = Table(ran.library, ran.blocks())
-    for launch in ran.table.launches.values():
-        table.launch(launch)
-    table.finish()
-    table.bind(1, [1] * len(table))
-    return found, (lambda: table.run(team(ran.library, 1)), program)
+    return program.run(inputs), (launches(program), program)
 
 
 def together(runs: list[Callable[[], object]], seconds: float = 0.8) -> list[float]:

@@ -43,10 +43,34 @@ LEFT_OUT = {
 COSTS = re.compile(r"_?\w*(cycles|flops)\w*|accesses|__repr__|__str__|_too_much|_kib|_label")
 """Functions that are left out: costs, by which plans are chosen, and texts. So is what takes a `Vertex`, which has costs only."""
 
-COMPARED = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.Is: "is not", ast.IsNot: "is"}
-COMPARED |= {ast.In: "not in", ast.NotIn: "in"}
-COMPUTED = {ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.FloorDiv: "*", ast.Mod: "//", ast.LShift: ">>", ast.RShift: "<<"}
-COMPUTED |= {ast.BitAnd: "|", ast.BitOr: "&", ast.Div: "*"}
+COMPARED: dict[type[ast.cmpop], tuple[str, str]] = {
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+}
+"""By comparison: its symbol, and that of the mistake."""
+
+COMPUTED: dict[type[ast.operator], tuple[str, str]] = {
+    ast.Add: ("+", "-"),
+    ast.Sub: ("-", "+"),
+    ast.Mult: ("*", "+"),
+    ast.FloorDiv: ("//", "*"),
+    ast.Mod: ("%", "//"),
+    ast.LShift: ("<<", ">>"),
+    ast.RShift: (">>", "<<"),
+    ast.BitAnd: ("&", "|"),
+    ast.BitOr: ("|", "&"),
+    ast.Div: ("/", "*"),
+}
+"""By operator likewise."""
+
 UNEVEN = (ast.Sub, ast.FloorDiv, ast.Mod, ast.Div, ast.MatMult)
 CALLED = dict(pair for a, b in (
     *(("min", "max"), ("any", "all"), ("minimum", "maximum"), ("argmin", "argmax"), ("floor", "ceil"), ("add", "sub"), ("fadd", "fsub")),
@@ -189,16 +213,12 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Compare(self, node: ast.Compare) -> None:
         for left, op, right in zip([node.left, *node.comparators], node.ops, node.comparators):
-            names = {ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in"}
-            old = names.get(type(op)) or {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}[type(op)]
-            self.between("< for <=", left, right, old, COMPARED[type(op)])
+            self.between("< for <=", left, right, *COMPARED[type(op)])
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        symbols = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//", ast.Mod: "%", ast.LShift: "<<", ast.RShift: ">>"}
-        symbols |= {ast.BitAnd: "&", ast.BitOr: "|", ast.Div: "/"}
-        if type(node.op) in symbols:
-            self.between("+ for -", node.left, node.right, symbols[type(node.op)], COMPUTED[type(node.op)])
+        if type(node.op) in COMPUTED:
+            self.between("+ for -", node.left, node.right, *COMPUTED[type(node.op)])
         if isinstance(node.op, UNEVEN):
             self.swap("swapped operands", node.left, node.right)
         self.generic_visit(node)

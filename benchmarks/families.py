@@ -11,10 +11,8 @@ import numpy as np
 import onnx
 
 import populus
+from benchmarks.launches import launches
 from benchmarks.models import Graph
-from populus.runtime.engine.native.run.program import NativeProgram
-from populus.runtime.engine.native.run.step_table import Table
-from populus.runtime.engine.native.run.thread_pool import team
 
 HEAD = "| family | what | ours | limit | share |\n|---|---|---|---|---|"
 
@@ -92,17 +90,10 @@ def _row(family: Family, gflops: float, gbytes: float) -> str:
     g = Graph()
     model: onnx.ModelProto = g.model("family", family.build(g), list(family.outputs), inputs=list(family.inputs))
     program = populus.compile(model, tiles=16, engine="native", threads=1)
-    ran = program.session._program  # pyright: ignore[reportPrivateUsage]
-    assert isinstance(ran, NativeProgram), ran
     rng = np.random.default_rng(0)
     x = rng.integers(0, 1 << 16, family.inputs) if family.what == LOOKUP else rng.standard_normal(family.inputs)
     program.run({"x": x.astype(np.float32)})
-    table = Table(ran.library, ran.blocks())
-    for number, launch in ran.table.launches.items():
-        table.launch(launch, ran.table.names[number])
-    table.finish()
-    table.bind(1, [1] * len(table))
-    seconds = _best(lambda: table.run(team(ran.library, 1)))
+    seconds = _best(launches(program))
     rate, unit, limit = (family.flops, "GFLOP/s", gflops) if family.flops else (family.bytes, "GB/s", gbytes)
     share = rate / seconds / 1e9 / limit
     why = f": {family.reason}" if share < 0.75 else ""

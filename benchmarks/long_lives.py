@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import populus
 from populus.dialects.support.diagnostics import PopulusError
@@ -34,7 +35,8 @@ def main(words: Sequence[str]) -> int:
     """Prints the lines. Returns 0 if the process stays level."""
     from fuzz.graphs import graph, inputs
 
-    count, engine = int(words[0]) if words else 10_000, words[1] if len(words) > 1 else "native"
+    count = int(words[0]) if words else 10_000
+    engine: Any = words[1] if len(words) > 1 else "native"
     seen: list[tuple[float, int, int]] = []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["POPULUS_CACHE"] = folder

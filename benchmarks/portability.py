@@ -77,8 +77,8 @@ def blas(kernel: str) -> Setting:
 
 def loops(name: str, *without: str) -> Setting:
     """Disables the CPU features of NumPy's loops whose names begin with these."""
-    features: Mapping[str, bool] = np._core._multiarray_umath.__cpu_features__
-    dispatched: Sequence[str] = np._core._multiarray_umath.__cpu_dispatch__
+    features: Mapping[str, bool] = np._core._multiarray_umath.__cpu_features__  # pyright: ignore[reportAttributeAccessIssue]
+    dispatched: Sequence[str] = np._core._multiarray_umath.__cpu_dispatch__  # pyright: ignore[reportAttributeAccessIssue]
     disabled = [f for f in dispatched if f.startswith(without) and features[f]]
     kept = [f for f in dispatched if f not in disabled and features[f]]
     return Setting(f"NumPy {name}", {"NPY_DISABLE_CPU_FEATURES": " ".join(disabled)}, {"NumPy": kept, "disabled": bool(disabled)})
@@ -125,7 +125,7 @@ def machines() -> list[Setting]:
 
     On a CPU without AVX-512, NumPy and OpenBLAS stay with AVX2.
     """
-    wide = AVX512 if np._core._multiarray_umath.__cpu_features__.get("AVX512_SKX") else AVX2
+    wide = AVX512 if np._core._multiarray_umath.__cpu_features__.get("AVX512_SKX") else AVX2  # pyright: ignore[reportAttributeAccessIssue]
     return [
         AVX2 + code("x86-64-v3") + threads(2),
         AVX2 + code("alderlake") + threads(2),

@@ -162,6 +162,7 @@ def nodes(step: int) -> bool:
 
     verdicts, reasons, cases = Counter[str](), Counter[str](), load_model_tests(kind="node")[::step]
     for case in cases:
+        assert case.data_sets, case.name
         model = case.model if case.model is not None else onnx.load(f"{case.model_dir}/model.onnx")  # pyright: ignore[reportUnknownMemberType]
         prepared = Prepared(model, "host", 16, "numpy")
         inputs = prepared.named(list(case.data_sets[0][0]))  # those that decide shapes are constants

@@ -86,7 +86,7 @@ INDEXED: dict[str, tuple[str, tuple[int, ...], tuple[int, ...], dict[str, int]]]
 }
 
 
-def indexed(op: str, table: tuple[int, ...], indices: tuple[int, ...], attributes: dict[str, int]) -> tuple[Any, dict[str, Any]]:
+def indexed(op: str, table: tuple[int, ...], indices: tuple[int, ...], attributes: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Gives a model of one op, and its inputs."""
     g = np.random.default_rng(0)
     inputs: dict[str, Any] = {

@@ -45,7 +45,7 @@ REFERENCE = ("squeezenet", "shufflenet", "bert_layer", "lstm")  # models for whi
 BLOCK, PAUSE = 5, 0.02  # consecutive runs, and seconds of the pause after them
 
 
-def measure(path: Path, target: str, tiles: int, rounds: int, engine: str, cpu: bool, optimise: str | None = None) -> dict[str, Any]:
+def measure(path: Path, target: str, tiles: int, rounds: int, engine: Any, cpu: bool, optimise: Any = None) -> dict[str, Any]:
     """Measures one row: compile and first-run seconds, best milliseconds of both by threads, MiB of memory, largest difference.
 
     `cpu`: milliseconds are CPU times of one thread.

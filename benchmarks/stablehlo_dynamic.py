@@ -74,7 +74,7 @@ def drawn(type: Any, seed: int) -> Any:
     return random.normal(size=shape).astype(dtype)
 
 
-def run(name: str, text: str, engine: str) -> tuple[str, str]:
+def run(name: str, text: str, engine: Any) -> tuple[str, str]:
     """Runs a program; gives `right`, `rounded`, `wrong` or `refused`, and the reason."""
     static = refined(name, text)
     module = read_text(context(), static, name)

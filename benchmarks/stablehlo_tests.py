@@ -93,6 +93,7 @@ def split(module: ModuleOp) -> tuple[list[str], dict[str, Any]]:
     inputs: dict[str, Any] = {}
     expected = {op.operands[1] for op in main.body.block.ops if op.name == "stablehlo.custom_call" and len(op.operands) == 2}
     return_of(main).operands = ()  # some return what a check gave
+    op: Any
     for op in list(main.body.block.ops):
         sizes = bool(GIVEN & functions.keys()) or any(SIZED.match(use.operation.name) for r in op.results for use in r.uses)
         if op.name == "stablehlo.constant" and op.results[0] not in expected and not sizes:
@@ -101,16 +102,18 @@ def split(module: ModuleOp) -> tuple[list[str], dict[str, Any]]:
             argument = main.body.block.insert_arg(result.type, len(main.body.block.args))
             argument.name_hint, inputs[name] = name, as_complex(array) if is_complex(result.type) else array
             result.replace_all_uses_with(argument)
+        target = str(op.get("call_target_name")) if op.name == "stablehlo.custom_call" else ""
         if isinstance(op, CallOp) and op.callee.string_value() in GIVEN:
             for i, (result, value) in enumerate(zip(op.results, return_of(functions[op.callee.string_value()]).operands)):
-                if getattr(value.owner, "name", "") == "stablehlo.constant":
-                    array = array_of(value.owner.stated("value"), value.type)
+                owner: Any = value.owner
+                if getattr(owner, "name", "") == "stablehlo.constant":
+                    array = array_of(owner.stated("value"), value.type)
                     argument = main.body.block.insert_arg(result.type, len(main.body.block.args))
                     argument.name_hint = name = f"in{i}"
                     inputs[name] = as_complex(array) if is_complex(value.type) else array
                     result.replace_all_uses_with(argument)
-        elif op.name == "stablehlo.custom_call" and str(op.get("call_target_name")).startswith("check."):
-            checks.append(op.get("call_target_name").partition(".")[2])
+        elif target.startswith("check."):
+            checks.append(target.partition(".")[2])
             values += op.operands
             op.detach()
             op.erase()
@@ -182,7 +185,7 @@ def is_rounding(actual: Any, expected: Any) -> bool:
     return True
 
 
-def run(name: str, content: str, engine: str) -> tuple[str, str]:
+def run(name: str, content: str, engine: Any) -> tuple[str, str]:
     """Runs a program; gives `right`, `rounded`, `wrong`, `refused` or `broken`, and the reason."""
     text = generic_text(content.encode(), name)
     module = read_text(context(), text, name)

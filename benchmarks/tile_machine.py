@@ -92,14 +92,14 @@ class TileMachine(LoadedProgram):
         self.memory = np.zeros(self._extra, np.uint8)
         self.load()
 
-    def run(self, inputs: Mapping[str, Array], observe: Observer | None = None) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, Array], observe: Observer | None = None, commit: bool = True) -> dict[str, Array]:
         rng = np.random.default_rng(self.seed)
         self.rng = random.Random(self.seed)
         self.memory[:] = rng.integers(0, 256, self.memory.size, np.uint8)
         for tenancy, array in self._constants:
             for row in tenancy.places:
                 self.put(row, tenancy.dtype, array)
-        return super().run(inputs)
+        return super().run(inputs, observe, commit)
 
     # -- memory
 
