@@ -17,6 +17,7 @@ BYTECODE = b"ML\xefR"
 PLACE = "populus.place"
 KEPT = frozenset(["acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "sinh", "tan"])
 """The ops of chlo that stay, on real numbers: `popart` has them."""
+CONFIG = "mhlo.backend_config"
 SHARDINGS = frozenset(["sdy.mesh", "sdy.sharding_constraint"])
 """Ops that JAX writes around keys of random numbers, on one device too. They say where a tensor is, not what it is."""
 INSTALL = "install jaxlib, which reads it: pip install jax"
@@ -109,6 +110,9 @@ def prepare(module: Any, context: Any) -> None:
     def look(operation: Any) -> Any:
         for attribute in list(operation.attributes):
             attribute_name = str(attribute if isinstance(attribute, str) else attribute.name)
+            if attribute_name == CONFIG:  # as JAX writes it; options of LAPACK are in it
+                operation.attributes["backend_config"] = operation.attributes[CONFIG]
+                operation.attributes["api_version"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32, context), 4)
             if attribute_name.startswith(("sdy.", "mhlo.")):
                 del operation.attributes[attribute_name]
         types = " ".join(str(v.type) for v in operation.results)

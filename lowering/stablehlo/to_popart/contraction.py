@@ -1,10 +1,10 @@
-"""Conversions of products: dot_general, convolution, fft, triangular_solve, cholesky."""
+"""Conversions of products: dot_general, convolution, fft."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import i1, i32
 from xdsl.ir import Attribute, SSAValue
@@ -13,7 +13,6 @@ from populus.dialects import popart
 from populus.dialects.stablehlo.attributes import ConvolutionDimensions, Named
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, is_float, size_in_bytes
-from populus.lowering.stablehlo.to_popart.complex_math import divide, subtract
 from populus.lowering.stablehlo.to_popart.conversion import Conversion, Pair, Rules, Value, as_pair, element, real, shape
 from populus.lowering.stablehlo.to_popart.tensors import padded
 
@@ -189,111 +188,11 @@ def halved(c: Conversion, x: Pair, axis: int, n: int) -> Value:
     return c(popart.SubOp, re, im)
 
 
-def _entry(c: Conversion, x: Value, row: slice, column: slice) -> Value:
-    """Gives a block of the matrices in the last two dimensions."""
-
-    def one(v: SSAValue) -> SSAValue:
-        rank = len(shape(v))
-        return c.slice(v, {rank - 2: (row.start, row.stop, 1), rank - 1: (column.start, column.stop, 1)})
-
-    return Pair(one(x.real), one(x.imag)) if isinstance(x, Pair) else one(real(x))
-
-
-def _both(c: Conversion, kind: Any, on_pairs: Callable[..., Value], a: Value, b: Value) -> Value:
-    return on_pairs(c, a, b) if isinstance(a, Pair) and isinstance(b, Pair) else c(kind, real(a), real(b))
-
-
-def _mapped(x: Value, f: Callable[[SSAValue], SSAValue]) -> Value:
-    return Pair(f(x.real), f(x.imag)) if isinstance(x, Pair) else f(real(x))
-
-
-def _stacked(c: Conversion, rows: Sequence[Value], axis_from_end: int) -> Value:
-    def one(parts: Sequence[SSAValue]) -> SSAValue:
-        return parts[0] if len(parts) == 1 else c(popart.ConcatOp, *parts, axis=len(shape(parts[0])) - axis_from_end)
-
-    if any(isinstance(r, Pair) for r in rows):
-        pairs = cast("Sequence[Pair]", rows)
-        return Pair(one([p.real for p in pairs]), one([p.imag for p in pairs]))
-    return one([real(r) for r in rows])
-
-
-def triangular_solve(c: Conversion) -> Value:
-    """Converts triangular_solve: row by row of the unknown, each from those that are known."""
-    a, b = c.inputs
-    mode, lower, unit = c.get("transpose_a"), bool(c.get("lower")), bool(c.get("unit_diagonal"))
-    own = c.element()
-    a, b = _mapped(a, c.wide), _mapped(b, c.wide)
-
-    def turned(v: SSAValue) -> SSAValue:
-        rank = len(shape(v))
-        return c.transpose(v, (*range(rank - 2), rank - 1, rank - 2))
-
-    if mode == "ADJOINT" and isinstance(a, Pair):
-        a = Pair(a.real, c(popart.NegOp, a.imag))
-    if mode in ("TRANSPOSE", "ADJOINT"):
-        a, lower = _mapped(a, turned), not lower
-    if not c.get("left_side"):  # x a = b is a' x' = b'
-        a, b, lower = _mapped(a, turned), _mapped(b, turned), not lower
-    n = shape(a.real if isinstance(a, Pair) else real(a))[-1]
-    columns = shape(b.real if isinstance(b, Pair) else real(b))[-1]
-    found: list[Value] = []
-    for step in range(n):
-        i = step if lower else n - 1 - step
-        rest = _entry(c, b, slice(i, i + 1), slice(0, columns))
-        if found:
-            known = _stacked(c, found if lower else found[::-1], 2)
-            row = _entry(c, a, slice(i, i + 1), slice(0, i) if lower else slice(i + 1, n))
-            product = bilinear(c, row, known, lambda p, q: c(popart.MatMulOp, p, q))
-            rest = _both(c, popart.SubOp, subtract, rest, product)
-        if not unit:
-            rest = _both(c, popart.DivOp, divide, rest, _entry(c, a, slice(i, i + 1), slice(i, i + 1)))
-        found.append(rest)
-    x = _stacked(c, found if lower else found[::-1], 2)
-    x = x if c.get("left_side") else _mapped(x, turned)
-    return _mapped(x, lambda v: c.cast(v, own))
-
-
-def cholesky(c: Conversion) -> Value:
-    """Converts cholesky: `a = l l'`, column by column, each from those before; of a complex matrix, `l` times its adjoint."""
-    import numpy as np
-
-    a, own = _mapped(c.inputs[0], c.wide), c.element()
-    rank = len(c.shape())
-    n = c.shape()[-1]
-
-    def turned(v: SSAValue) -> SSAValue:
-        return c.transpose(v, (*range(rank - 2), rank - 1, rank - 2))
-
-    def adjoint(v: Value) -> Value:
-        v = _mapped(v, turned)
-        return Pair(v.real, c(popart.NegOp, v.imag)) if isinstance(v, Pair) else v
-
-    if not c.get("lower"):
-        a = adjoint(a)
-    done: list[Value] = []
-    for i in range(n):
-        column = _entry(c, a, slice(i, n), slice(i, i + 1))
-        if done:
-            below = _stacked(c, [_entry(c, d, slice(i, n), slice(0, 1)) for d in done], 1)
-            row = adjoint(_entry(c, below, slice(0, 1), slice(0, len(done))))
-            column = _both(c, popart.SubOp, subtract, column, bilinear(c, below, row, lambda p, q: c(popart.MatMulOp, p, q)))
-        head = _entry(c, column, slice(0, 1), slice(0, 1))
-        root = c(popart.SqrtOp, head.real if isinstance(head, Pair) else real(head))
-        column = _mapped(column, lambda v, root=root: c(popart.DivOp, v, root))
-        zeros = np.zeros((*c.shape()[:-2], i, 1), dtype_of(element(root)))
-        done.append(_mapped(column, lambda v, zeros=zeros, i=i: c(popart.ConcatOp, c.constant(zeros), v, axis=rank - 2) if i else v))
-    found = _stacked(c, done, 1)
-    found = found if c.get("lower") else adjoint(found)
-    return _mapped(found, lambda v: c.cast(v, own))
-
-
 RULES: Rules = {
-    "cholesky": cholesky,
     "convolution": convolution,
     "dynamic_conv": convolution,
     "dot": plain_dot,
     "dot_general": dot_general,
     "einsum": einsum,
     "fft": fft,
-    "triangular_solve": triangular_solve,
 }

@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint
 from populus.dialects import popart
 from populus.dialects.popart.definition import plain
 from populus.dialects.support.diagnostics import PopulusError, option
-from populus.lowering.stablehlo.to_popart import chlo
+from populus.lowering.stablehlo.to_popart import chlo, linear_algebra
 from populus.lowering.stablehlo.to_popart.conversion import Conversion, Rule, Rules, Value, leaves, rebuilt
 
 PASSED = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement", "LayoutConstraint")
@@ -65,7 +65,7 @@ def composite(c: Conversion) -> list[Value]:
 
 
 def custom_call(c: Conversion) -> Value | list[Value]:
-    """Converts custom_call: a loaded op that claims the target, an op of chlo under its name, or a mark of where data lies.
+    """Converts custom_call: a loaded op that claims the target, an op of chlo, a factorisation, or a mark of where data lies.
 
     Entries of a `backend_config` that is a dictionary are the loaded op's attributes. Raises PopulusError for another target.
     """
@@ -77,8 +77,8 @@ def custom_call(c: Conversion) -> Value | list[Value]:
         made = claiming(*operands, **cast("dict[str, Any]", given))
         c.insert(made)
         return list(made.results)
-    if target in chlo.CALLED:
-        return chlo.CALLED[target](c)
+    if (known := chlo.CALLED.get(target) or linear_algebra.CALLED.get(target)) is not None:
+        return known(c)
     if target in PASSED:
         return list(c.inputs)
     how = option("--load FILE.py", "load='FILE.py'")
