@@ -162,8 +162,12 @@ def _again(r: Rewriting, op: Operation, values: dict[SSAValue, SSAValue]) -> SSA
 
 
 def _is_finite(array: NDArray[Any], factor: float) -> bool:
+    """Tells whether all elements stay finite when scaled: the least and the greatest do, which are NaN if any element is."""
+    if not array.size:
+        return True
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite((array * factor).astype(array.dtype)).all())
+        ends = np.array([array.min(), array.max()], array.dtype)
+        return bool(np.isfinite((ends * factor).astype(array.dtype)).all())
 
 
 def _stays_finite(op: Linear, factor: float) -> bool:

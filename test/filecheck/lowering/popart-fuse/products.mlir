@@ -105,3 +105,29 @@ func.func @main(%x : tensor<2x2xf32>, %z : tensor<2x2xf32>) -> (tensor<2x2xf32>,
 // CHECK: popart.mul
 // CHECK: popart.mul
 // CHECK: popart.div
+
+// -----
+
+// The least weight becomes infinite, the greatest does, one is no number: the factor stays. At the edge of the type it goes in.
+func.func @main(%x : tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>) {
+  %ten = data.constant dense<10.0> : tensor<f32>
+  %low = data.constant dense<[[1.0, 2.0], [3.0, -1.0e+38]]> : tensor<2x2xf32>
+  %high = data.constant dense<[[1.0e+38, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
+  %none = data.constant dense<[[1.0, 0x7FC00000], [3.0, 4.0]]> : tensor<2x2xf32>
+  %edge = data.constant dense<[[-3.0e+37, 2.0], [3.0, 3.0e+37]]> : tensor<2x2xf32>
+  %a = popart.matmul %x, %low : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %b = popart.mul %a, %ten : (tensor<2x2xf32>, tensor<f32>) -> tensor<2x2xf32>
+  %c = popart.matmul %x, %high : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %d = popart.mul %c, %ten : (tensor<2x2xf32>, tensor<f32>) -> tensor<2x2xf32>
+  %e = popart.matmul %x, %none : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %f = popart.mul %e, %ten : (tensor<2x2xf32>, tensor<f32>) -> tensor<2x2xf32>
+  %g = popart.matmul %x, %edge : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %h = popart.mul %g, %ten : (tensor<2x2xf32>, tensor<f32>) -> tensor<2x2xf32>
+  func.return %b, %d, %f, %h : tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>, tensor<2x2xf32>
+}
+
+// CHECK:     popart.mul
+// CHECK:     popart.mul
+// CHECK:     popart.mul
+// CHECK-NOT: popart.mul
+// CHECK:     func.return
