@@ -84,7 +84,7 @@ PROGRAMS = (
     (f"{OLD}/pipelining", "pipelining.py --test"),
     (f"{OLD}/recomputing", "recomputing.py --test"),
     (f"{OLD}/sharding", "multi_ipu.py"),
-    ("tutorials/kernel_benchmarks/popart", "conv.py"),
+    ("tutorials/kernel_benchmarks/popart", "conv.py --simulation --batches-per-step 1 --input-width 32 --input-height 32"),
     (f"{TUTORIALS}/pytorch/basics", "walkthrough_code_only.py"),
     (f"{TUTORIALS}/pytorch/efficient_data_loading", "tuto_data_loading.py"),
     (f"{TUTORIALS}/pytorch/mixed_precision", "walkthrough_code_only.py"),

@@ -26,7 +26,7 @@ NAMES = ("popart", "popxl", "poptorch", "popdist")
 PAGES = {name: f"docs/{name}-compatibility.md" for name in NAMES[:3]}
 XDSL_INSTALLS = ("benchmarks", "docs", "scripts", "tests", "typings")  # packages beside its own, with names of usual folders
 LIBRARIES = tuple(Path(get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-INSTALLED = (*LIBRARIES, *(Path(package.__file__).resolve().parents[1] for package in (xdsl, populus)))  # folders that are no program's
+INSTALLED = (*LIBRARIES, *(Path(str(package.__file__)).resolve().parents[1] for package in (xdsl, populus)))  # not a program's
 FOLDERS = (*(Path(folder).resolve() for folder in OURS), *LIBRARIES)
 
 
