@@ -313,7 +313,9 @@ def test_a_launch_writes_what_its_kernel_states_and_reads_no_more(name: str, mon
 
 
 ROWS = noise(6, 4)
-WORDS_OF = {name: STATED[name] for name in ("matmul", "conv", "softmax", "norm", "sums", "sums across", "largest", "positions")} | {
+WORDS_OF = {
+    name: STATED[name] for name in ("matmul", "conv", "winograd", "softmax", "norm", "sums", "sums across", "largest", "positions")
+} | {
     "taken rows": ([node("Gather", ["t", "x"], ["y"], axis=1)], np.array([2, 0, 2]), {"t": noise(2, 5, 4)}),
     "updated rows": ([node("ScatterND", ["x", "at", "u"], ["y"])], ROWS, {"at": np.array([[4], [1]]), "u": noise(2, 4)}),
 }

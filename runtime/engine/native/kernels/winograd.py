@@ -11,7 +11,7 @@ The transforms have the operations of the NumPy kernel, in its order; a product 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -25,6 +25,7 @@ from populus.runtime.engine.native.kernels.blocks import block_kernel
 from populus.runtime.engine.native.kernels.contraction import lanes_of, start_of
 from populus.runtime.engine.native.kernels.endings import Ending, Formula, OnPlanes, ending_of, masked_load, plane_words
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.operands import Walk, walk_over
 from populus.runtime.engine.native.kernels.panels import Panels, Slices, lines, offsets
 from populus.runtime.engine.native.kernels.places import place_functions, places_of
 from populus.runtime.engine.native.kernels.planes import Columns, Form
@@ -359,13 +360,16 @@ def winograd(library: Library, task: Task, slices: Slices | None = None, formula
     x, w, tile = field_x.array, field_w.array, int(task.number("tile"))
     if not x.dtype == w.dtype == y.dtype == np.float32 or 0 in (x.size, w.size, y.size):
         return None
-    if any(a.shape[-1] > 1 and a.strides[-1] != ITEM for a in (x, y)):
+    along_x, along_w, along_y = (walk_over(task, piece) for piece in (field_x, field_w, replace(task.fields["y"], array=y)))
+    if (x.shape[-1] > 1 and along_x.bytes["k1"] != ITEM) or (y.shape[-1] > 1 and along_y.bytes["o1"] != ITEM):
         return None
-    s = _Sizes(tile, x.shape[1], y.shape[1], -(-y.shape[2] // tile), -(-y.shape[3] // tile), library)
+    ic, oc, high, wide = (along_y.points[axis] for axis in ("ic", "oc", "o0", "o1"))
+    s = _Sizes(tile, ic, oc, -(-high // tile), -(-wide // tile), library)
     launches: list[Launch] = []
 
     def packing(w: Array, room: Array) -> Launch:
-        args = [w, room, s.ic, *w.strides, s.u_plane, s.channels.wide, s.channels.broad]
+        steps = [along_w.bytes[axis] for axis in ("oc", "ic", "k0", "k1")]
+        args = [w, room, s.ic, *steps, s.u_plane, s.channels.wide, s.channels.broad]
         return Launch(library, weights_kernel(tile), args, s.channels.parts, room.size)
 
     if field_w.constant:
@@ -378,20 +382,27 @@ def winograd(library: Library, task: Task, slices: Slices | None = None, formula
     else:
         u = task.scratch((s.points * s.oc * s.ic,), np.float32)
         launches.append(packing(w, u))
-    return [*launches, *_launches(library, task, s, x, u, y, ended[0] if ended else None, formula)]
+    return [*launches, *_launches(library, task, s, (x, u, y), (along_x, along_y), ended[0] if ended else None, formula)]
 
 
 def _launches(
-    library: Library, task: Task, s: _Sizes, x: Array, u: Array, y: Array, ending: Ending | None, formula: Formula | None
+    library: Library,
+    task: Task,
+    s: _Sizes,
+    arrays: tuple[Array, Array, Array],
+    walks: tuple[Walk, Walk],
+    ending: Ending | None,
+    formula: Formula | None,
 ) -> list[Launch]:
     """Builds one launch whose threads take blocks each; or where blocks are few, the parts of each block as launches."""
+    (x, u, y), (along_x, along_y) = arrays, walks
     total = len(y) * s.blocks
     lanes = 1 if task.threads == 1 else min(total, CHUNKS * task.threads)
     few = task.threads > 1 and total < 2 * task.threads
     busy, held = places_of(task, lanes)
     scratch = task.scratch((s.each * (1 if few else held),), np.uint8)
     pads = [before for before, _ in task.fields["x"].pads[2:]]
-    places = [offsets(a.shape[:1], a.strides[:1]) for a in (x, y)]
+    places = [w.table("b") for w in walks]
     kernels = [transform_kernel(s.m), Kernel("winograd multiply", _multiply, vectors=True), back_kernel(s.m, ending)]
     words = plane_words(formula, 1)
     units = s.ic, s.points * s.channels.parts, s.oc
@@ -400,7 +411,8 @@ def _launches(
     def launch(kernel: Kernel, units: int, work: int, number: int) -> Launch:
         args: list[int | Array | Kernel] = [
             x, u, y, *s.kernels(), *places, offsets((s.ic,), (s.tiles * ITEM,)),
-            s.ic, s.oc, x.strides[1], x.strides[2], x.shape[2], x.shape[3], *pads, y.strides[1], y.strides[2], y.shape[2], y.shape[3],
+            s.ic, s.oc, along_x.bytes["ic"], along_x.bytes["k0"], *x.shape[2:], *pads,
+            along_y.bytes["oc"], along_y.bytes["o0"], *y.shape[2:],
             s.across, s.down, s.rows, s.blocks, s.tiles, s.v_plane, s.m_plane, s.u_plane,
             s.vectors.parts, s.vectors.wide, s.vectors.broad, s.channels.parts, s.channels.wide, s.channels.broad,
             scratch, s.each, lanes, *kernels, total, s.points, number,

@@ -6,6 +6,7 @@ They are those of `winograd.py`, on variables of the program instead of a block'
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.kernels.endings import Formula, ending_of, plane_words
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.panels import Slices, offsets
+from populus.runtime.engine.native.kernels.operands import walk_over
+from populus.runtime.engine.native.kernels.panels import Slices
 from populus.runtime.engine.native.kernels.winograd import back_kernel, one_kernel, transform_kernel
 from populus.runtime.engine.native.kernels.winograd_words import ITEM, WORDS
 
@@ -29,12 +31,13 @@ def winograd_input(library: Library, task: Task) -> list[Launch] | None:
         return None
     (top, _), (left, _) = field_x.pads[2:]
     ic, batch, down, across = v.shape[2:]
+    along_x, along_v = walk_over(task, field_x), walk_over(task, task.fields["v"])
     words = {
-        "x": x, "xs": offsets(x.shape[:1], x.strides[:1]), "x_channel": x.strides[1], "x_row": x.strides[2],
+        "x": x, "xs": along_x.table("b"), "x_channel": along_x.bytes["ic"], "x_row": along_x.bytes["k0"],
         "high": x.shape[2], "wide": x.shape[3], "top": top, "left": left, "transform": transform_kernel(SIDE, exact=True),
-        "v_plane": v.strides[1],
+        "v_plane": along_v.bytes["k1"], "tiles": along_v.bytes["ic"] // ITEM,
     }  # fmt: skip
-    return _launches(library, "transform", words, [v[0, 0, 0, b] for b in range(batch)], (ic, batch, down, across), [])
+    return _launches(library, "transform", words, [v[0, 0, 0, b] for b in range(batch)], (ic, down, across), [])
 
 
 def winograd_output(library: Library, task: Task, slices: Slices | None = None, formula: Formula | None = None) -> list[Launch] | None:
@@ -49,13 +52,14 @@ def winograd_output(library: Library, task: Task, slices: Slices | None = None, 
     if not _is_dense(products) or y.dtype != np.float32 or (y.shape[-1] > 1 and y.strides[-1] != ITEM) or y.size == 0:
         return None
     oc, batch, down, across = products.shape[2:]
+    along_y, along_m = walk_over(task, replace(task.fields["y"], array=y)), walk_over(task, task.fields["m"])
     words = {
-        "y": y, "ys": offsets(y.shape[:1], y.strides[:1]), "y_channel": y.strides[1], "y_row": y.strides[2],
-        "out_high": y.shape[2], "out_wide": y.shape[3], "m_plane": products.strides[1],
+        "y": y, "ys": along_y.table("b"), "y_channel": along_y.bytes["oc"], "y_row": along_y.bytes["r0"],
+        "out_high": y.shape[2], "out_wide": y.shape[3], "m_plane": along_m.bytes["k1"], "tiles": along_m.bytes["oc"] // ITEM,
         "back": back_kernel(SIDE, ended[0] if ended else None, exact=True),
     }  # fmt: skip
     images = [products[0, 0, 0, b] for b in range(batch)]
-    return _launches(library, "back", words, images, (oc, batch, down, across), plane_words(formula, 1))
+    return _launches(library, "back", words, images, (oc, down, across), plane_words(formula, 1))
 
 
 def _is_dense(tiles: Array) -> bool:
@@ -68,12 +72,12 @@ def _launches(
     part: str,
     words: Mapping[str, int | Array | Kernel],
     images: list[Array],
-    sizes: tuple[int, int, int, int],
+    sizes: tuple[int, int, int],
     others: list[int | Array | Kernel],
 ) -> list[Launch]:
     """Builds a launch for each image, whose units are channels. `images`: the first tile of each in v or in m."""
-    channels, batch, down, across = sizes
-    shared = {"across": across, "down": down, "rows": down, "blocks": 1, "tiles": batch * down * across, "points": (SIDE + 2) ** 2}
+    channels, down, across = sizes
+    shared = {"across": across, "down": down, "rows": down, "blocks": 1, "points": (SIDE + 2) ** 2}
     launches: list[Launch] = []
     for number, first in enumerate(images):
         here: dict[str, int | Array | Kernel] = {**shared, **words, "scratch": first, "number": number}
