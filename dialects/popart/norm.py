@@ -273,6 +273,12 @@ class GroupNormOp(_WhiteningOp):
         return [(0, 0, 0, 0)]
 
 
+def links_before(op: PopartOp, axis: int) -> list[Link]:
+    """Says that a norm over the dimensions from `axis` on keeps those before it apart, of x and of what broadcasts to x."""
+    ranks = [len(shape_of(o.type)) for o in op.operands]
+    return [(i, d - ranks[0] + r, 0, d) for i, r in enumerate(ranks) for d in range(axis) if d >= ranks[0] - r]
+
+
 @irdl_op_definition
 class LayerNormOp(_WhiteningOp):
     """`y = (x - mean) / sqrt(variance + epsilon) scale + bias`, statistics over the dimensions from `axis` on.
@@ -296,8 +302,7 @@ class LayerNormOp(_WhiteningOp):
         return math.prod(calls.shape(self.x)[self.axis :])
 
     def independent(self) -> Sequence[Link]:
-        ranks = [len(shape_of(o.type)) for o in self.operands]
-        return [(i, d - ranks[0] + r, 0, d) for i, r in enumerate(ranks) for d in range(self.axis) if d >= ranks[0] - r]
+        return links_before(self, self.axis)
 
     def factors(self, b: Builder) -> list[SSAValue]:
         return list(self.operands[1:])
@@ -324,6 +329,9 @@ class RmsNormOp(PopartOp):
             raise ShapeError(f"{shapes.text(shape_of(self.scale.type))} does not stretch to {shapes.text(shape)}")
         _floats(self)
         return [tensor(shape, element_type_of(self.x.type))]
+
+    def independent(self) -> Sequence[Link]:
+        return links_before(self, self.axis)
 
     def _root(self, b: Builder) -> tuple[SSAValue, int]:
         """Computes `mean of x^2 + epsilon` in f32 or wider, with reduced dimensions of 1, and the number of elements reduced."""

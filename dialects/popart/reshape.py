@@ -106,6 +106,10 @@ class ConcatOp(PopartOp):
             raise VerifyException(f"the operands' element types differ: {', '.join(sorted(map(str, elements)))}")
         return [tensor(shape, elements.pop())]
 
+    def independent(self) -> Sequence[Link]:
+        dims = [d for d in range(len(shape_of(self.y.type))) if d != self.axis]
+        return [(i, d, 0, d) for i in range(len(self.operands)) for d in dims]
+
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         return [calls.concat(b, self.operands, self.axis)]
 
@@ -189,6 +193,9 @@ class PadOp(PopartOp):
             if n < -min(low, 0) - min(high, 0):
                 raise ShapeError(f"pads {low} and {high} cut off more than the {n} elements of a dimension")
         return [tensor([n + low + high for n, low, high in zip(shape, lower, upper)], element_type_of(self.x.type))]
+
+    def independent(self) -> Sequence[Link]:
+        return [(0, d, 0, d) for d, pads in enumerate(zip(ints(self.lower_), ints(self.upper))) if pads == (0, 0)]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         lower, upper = ints(self.lower_), ints(self.upper)

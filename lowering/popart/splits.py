@@ -17,8 +17,17 @@ from populus.dialects.popart.base import ElementwiseOp, PopartOp, ReduceOp
 PRODUCTS = (popart.MatMulOp, popart.GemmOp, popart.ConvOp)
 """Ops that are split for themselves; others follow operands that are cut."""
 _POOLS = (popart.MaxPoolOp, popart.AveragePoolOp)
-_ALONG_AXIS = (popart.SoftmaxOp, popart.LogSoftmaxOp)
-_FROM_AXIS = (popart.LayerNormOp, popart.RmsNormOp)
+_AS_DECLARED = (
+    ReduceOp,
+    popart.ConcatOp,
+    popart.LayerNormOp,
+    popart.LogSoftmaxOp,
+    popart.PadOp,
+    popart.RmsNormOp,
+    popart.SoftmaxOp,
+    popart.TransposeOp,
+)
+"""Ops whose parts have the op's own attributes."""
 
 
 @dataclass(frozen=True)
@@ -71,36 +80,33 @@ def _ways(op: PopartOp, parts: int) -> Iterator[Split]:
             yield from _convolution(op, parts)
         case ElementwiseOp():
             yield from (Split(_broadcast(shapes, rank, d), d) for d in range(rank) if result[d] > 1)
-        case ReduceOp():
-            kept = [d for d in range(len(shapes[0])) if d not in op.dims()]
-            yield from (Split((d,), d if op.keep else i) for i, d in enumerate(kept))
-        case popart.TransposeOp():
-            yield from (Split((d,), i) for i, d in enumerate(ints(op.permutation)))
         case popart.ReshapeOp():
             yield from _reshape(shapes[0], result, parts)
         case popart.ExpandOp() if len(shapes[0]) == rank:
             same = [d for d in range(rank) if shapes[0][d] == result[d] > 1]
             yield from (Split((d,), d, properties={"shape": _lessened(result, d, parts)}) for d in same)
-        case popart.ConcatOp():
-            yield from (Split((d,) * len(shapes), d) for d in range(rank) if d != op.axis)
         case popart.SliceOp():
             for d, bounds in enumerate(op.bounds()):
                 if bounds == (0, shapes[0][d], 1):
                     yield Split((d,), d, properties={"ends": _lessened(ints(op.ends), d, parts)})
-        case popart.PadOp() if op.mode.data == "constant":
-            untouched = [d for d in range(rank) if ints(op.lower_)[d] == ints(op.upper)[d] == 0]
-            yield from (Split((d, *(None,) * (len(shapes) - 1)), d) for d in untouched)
         case popart.BatchNormOp():
             yield Split((1, 0, 0, 0, 0), 1)
             yield Split((0, None, None, None, None), 0)
         case _ if isinstance(op, _POOLS):
             yield from (Split((d,), d) for d in (1, 0))
-        case _ if isinstance(op, _ALONG_AXIS):
-            yield from (Split((d,), d) for d in range(rank) if d != op.axis)
-        case _ if isinstance(op, _FROM_AXIS):
-            yield from (Split((d, *(None,) * (len(shapes) - 1)), d) for d in range(op.axis))
+        case _ if isinstance(op, _AS_DECLARED):
+            yield from _apart(op, shapes, result)
         case _:
             return
+
+
+def _apart(op: PopartOp, shapes: Sequence[Sequence[int]], result: Sequence[int]) -> Iterator[Split]:
+    """Lists the dimensions of the result that an op keeps apart, as its class says; operands that stretch along one are read whole."""
+    found: dict[int, list[int | None]] = {}
+    for operand, d, _, to in op.independent():
+        if shapes[operand][d] == result[to]:
+            found.setdefault(to, [None] * len(shapes))[operand] = d
+    yield from (Split(tuple(found[to]), to) for to in sorted(found))
 
 
 def _products(shapes: Sequence[Sequence[int]], rank: int) -> Iterator[Split]:
