@@ -30,7 +30,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.base.tensor_op import integers, ints
 from populus.dialects.data import attribute_array, parse_value, value_problem
 from populus.dialects.poplar.partition import Grid
-from populus.dialects.poplar.types import GridAttr, TensorType, parse_grid
+from populus.dialects.poplar.types import GridAttr, TensorType, parse_grid, parse_types, print_types
 from populus.dialects.poplar.view import View
 from populus.dialects.support.diagnostics import PlainErrors
 from populus.dialects.support.shapes import text
@@ -302,7 +302,7 @@ class SliceOp(ViewOp):
         printer.print_string(" ")
         printer.print_ssa_value(self.x)
         printer.print_string(f"[{', '.join(bounds)}]")
-        _print_types(self, printer)
+        print_types(printer, self.attributes, self.x.type, self.y.type)
 
     @classmethod
     def parse(cls, parser: Parser) -> SliceOp:
@@ -316,7 +316,7 @@ class SliceOp(ViewOp):
             return begin, end, step
 
         bounds = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, bound)
-        attributes, source, result = _parse_types(parser)
+        attributes, source, result = parse_types(parser)
         columns = list(zip(*bounds)) or [(), (), ()]
         properties = {k: integers(v) for k, v in zip(("begins", "ends", "steps"), columns)}
         x = parser.resolve_operand(operand, source)
@@ -389,13 +389,13 @@ class DimShuffleOp(ViewOp):
         printer.print_string(" ")
         printer.print_ssa_value(self.x)
         printer.print_string(f" [{', '.join(map(str, ints(self.permutation)))}]")
-        _print_types(self, printer)
+        print_types(printer, self.attributes, self.x.type, self.y.type)
 
     @classmethod
     def parse(cls, parser: Parser) -> DimShuffleOp:
         operand = parser.parse_unresolved_operand()
         permutation = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parser.parse_integer(allow_boolean=False))
-        attributes, source, result = _parse_types(parser)
+        attributes, source, result = parse_types(parser)
         x = parser.resolve_operand(operand, source)
         properties = {"permutation": integers(permutation)}
         return cls.create(operands=[x], properties=properties, attributes=attributes, result_types=[result])
@@ -405,20 +405,6 @@ def type_of(value: SSAValue) -> TensorType:
     """Returns the type of a view."""
     assert isinstance(value.type, TensorType), value.type
     return value.type
-
-
-def _print_types(op: ViewOp, printer: Printer) -> None:
-    printer.print_op_attributes(op.attributes, print_keyword=True)
-    printer.print_string(" : ")
-    printer.print_list((op.x.type, op.y.type), printer.print_attribute, " -> ")
-
-
-def _parse_types(parser: Parser) -> tuple[dict[str, Attribute], Attribute, Attribute]:
-    attributes = parser.parse_optional_attr_dict_with_keyword()
-    parser.parse_punctuation(":")
-    source = parser.parse_type()
-    parser.parse_punctuation("->")
-    return {} if attributes is None else dict(attributes.data), source, parser.parse_type()
 
 
 def root_of(value: SSAValue) -> SSAValue:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -11,7 +11,7 @@ from typing import cast
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr, bf16, f32
 from xdsl.ir import Attribute, Data, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
-from xdsl.parser import AttrParser
+from xdsl.parser import AttrParser, Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
@@ -99,6 +99,22 @@ class TensorType(ParametrizedAttribute, TypeAttribute):
 @lru_cache(1 << 12)
 def _shared(shape: tuple[int, ...], element: Attribute, block: str) -> TensorType:
     return TensorType(ArrayAttr([IntAttr(n) for n in shape]), element, StringAttr(block))
+
+
+def print_types(printer: Printer, attributes: Mapping[str, Attribute], source: Attribute, result: Attribute) -> None:
+    """Prints the end of a view: `attributes {..} : !poplar.tensor<4xf32> -> !poplar.tensor<2xf32>`."""
+    printer.print_op_attributes(attributes, print_keyword=True)
+    printer.print_string(" : ")
+    printer.print_list((source, result), printer.print_attribute, " -> ")
+
+
+def parse_types(parser: Parser) -> tuple[dict[str, Attribute], Attribute, Attribute]:
+    """Parses the end of a view: its attributes, the type of its operand and its own."""
+    attributes = parser.parse_optional_attr_dict_with_keyword()
+    parser.parse_punctuation(":")
+    source = parser.parse_type()
+    parser.parse_punctuation("->")
+    return {} if attributes is None else dict(attributes.data), source, parser.parse_type()
 
 
 MOST_TILES = 1 << 31  # numbers of tiles are 64-bit integers, and are added and multiplied

@@ -52,15 +52,16 @@ class BatchNormIntoConv(Pattern[popart.BatchNormOp]):
     EXACT = False
 
     def rewrite(self, op: popart.BatchNormOp, r: Rewriting) -> Sequence[SSAValue] | None:
-        linear = _linear(op.x, op)
+        if (linear := _linear(op.x, op)) is None:
+            return None
         known = [array_of(o) for o in op.operands[1:]]
-        if linear is None or any(k is None for k in known):
+        if any(k is None for k in known):
             return None
         scale, bias, mean, variance = (k.astype(np.float64) for k in known if k is not None)
         with np.errstate(all="ignore"):
             factor = scale / np.sqrt(variance + op.epsilon)
             term = bias - mean * factor
-        if not np.isfinite((*factor, *term)).all():
+        if not (np.isfinite(factor).all() and np.isfinite(term).all()):
             return None
         axis = channel_axis(op)
         scaled = with_factor(r, linear, factor, axis)
