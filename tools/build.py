@@ -7,8 +7,9 @@ from pathlib import Path
 from time import perf_counter
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.program.buckets import BUCKETS
 from populus.program.building import build
-from populus.tools.command import UsageError
+from populus.tools.command import UsageError, buckets_of
 from populus.tools.output import Terminal
 from populus.tools.progress import working
 from populus.tools.run import add_compile_arguments, check_engine, program_of
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--single-file", action="store_true", help="for wasm32: one page that holds all, and opens from a file")
     add("--embed", action="store_true", help="put the weights inside the library")
     add("--state", action="append", default=[], metavar="INPUT=OUTPUT", help="keep an input from run to run, replaced by an output")
+    add("--buckets", metavar="N,N,..", help="for wasm32: the greatest sizes of the ranges that open dimensions are built for")
     add("--cc", metavar="COMMAND", help="the C compiler (CC, or cc, gcc, clang, ziglang)")
 
 
@@ -38,7 +40,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.engine != "native":
         raise PopulusError(f"--engine {args.engine}: a library has native code")
     states = dict(_pair(text) for text in args.state)
-    program = program_of(args, "poplar")
+    program = program_of(args, "poplar", BUCKETS if args.buckets is None else buckets_of(args.buckets))
     name = args.name or "".join(c if c.isalnum() and c.isascii() else "_" for c in Path(args.model).stem)
     with working(f"building {args.output}"):
         made = build(

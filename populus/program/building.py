@@ -27,12 +27,13 @@ from populus.dialects.support.errors import checked
 from populus.dialects.support.garbage import no_garbage_collection
 from populus.dialects.support.output_files import replacing_all
 from populus.lowering.driver.extensions import known
+from populus.program.built_sizes import noted, open_sizes, programs_of
 from populus.program.open_program import OpenProgram
 from populus.program.program import Program
 from populus.program.ready import MOST, ReadyProgram, absolute
 from populus.program.ready_open import ReadyOpenProgram, rule_of
 from populus.program.signature import Signature
-from populus.runtime.built.open_sizes import OpenSizes, Padded
+from populus.runtime.built.open_sizes import Padded
 from populus.runtime.engine.states import check_states
 from populus.runtime.session import graph_of
 
@@ -40,11 +41,12 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from populus.program.ready import Place
-    from populus.runtime.engine.native.frozen.freeze import Frozen
+    from populus.runtime.engine.native.frozen.freeze import Frozen, Part
 
 NARROW = frozenset(("int8", "uint8", "float16", "bfloat16"))  # elements whose products tile registers compute
 
-Types = dict[str, tuple[tuple[int, ...], "np.dtype[Any]"]]
+Type = tuple[tuple[int, ...], "np.dtype[Any]"]
+Types = dict[str, Type]
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ def build(
     The library needs neither Python nor this package. Equal models, options and versions of the tools give equal bytes.
 
     - `cpu`: `native`, this CPU; `x86-64-v2`, `-v3` or `-v4`; `aarch64`, by a cross compiler; `wasm32`, for browsers and Node, without one:
-      it writes `<name>.wasm`, `<name>.bin`, `populus.mjs`, its types and `index.html`. If the program was compiled for `threads`, then also
+      it writes `<name>.wasm`, `<name>.bin`, `populus.mjs`, its types and `index.html`. A model with open dimensions has a program for
+      each of the buckets that it was compiled with, and its weights once. If the program was compiled for `threads`, then also
       `worker.mjs`: where memory can be shared, as many threads run it, and one elsewhere.
     - `relaxed`: for `wasm32`, also `<name>.relaxed.wasm`, whose results have the bits of the native engine.
     - `single_file`: for `wasm32`, one page `<name>.html` that holds all and opens from a file, instead.
@@ -110,7 +113,8 @@ def build(
         with tempfile.TemporaryDirectory(dir=target, prefix=".partial-") as made, no_garbage_collection():
             place = Path(made)
             if web:
-                write_web(frozen, place, name, relaxed, single_file, states, _open_sizes(program.signature), threads)
+                sizes = noted(program, programs_of(program, states), states, frozen.begins)
+                write_web(frozen, place, name, relaxed, single_file, sizes, threads)
             else:
                 write_library(frozen, place, name, command, embed)
             files = sorted(place.iterdir())
@@ -149,19 +153,32 @@ def frozen_program(program: Program, cpu: str, states: Mapping[str, str], padded
 
     if program.level != "poplar":
         raise PopulusError(f"programs of the level poplar are built; this one is for {program.level}")
-    if isinstance(program, OpenProgram):
-        also = "; or a range, --dim NAME=1..N" if cpu == WASM else ""
-        raise PopulusError(f"dimension '{_open(program)}' is open; a built program has one size, so give it (dims, --dim NAME=N{also})")
-    refuse_python(program.signature, padded=padded or cpu == WASM)
-    inputs, outputs = _types(dict(program.signature.inputs)), _types(dict(program.signature.outputs))
-    if (padding := program.signature.padding) is not None:
-        inputs |= {PREFIX + dimension: ((), np.dtype(np.int32)) for dimension in padding.bounds}
-    check_states(states, {n: str(t) for n, t in inputs.items()}, {n: str(t) for n, t in outputs.items()})
+    if isinstance(program, OpenProgram) and cpu != WASM:
+        raise PopulusError(f"dimension '{_open(program)}' is open; a built program has one size, so give it (dims, --dim NAME=N)")
     plan, threads = described(cpu), program.options.threads
     if cpu == WASM:
         threads = threads or 1  # each takes memory of its own
         plan = plan.threaded() if threads > 1 else plan
-    return freeze(graph_of(program.module("poplar")), plan, inputs, outputs, states, threads)
+    return freeze([_part(one, states, padded or cpu == WASM) for one in programs_of(program, states)], plan, states, threads)
+
+
+def _part(program: Program, states: Mapping[str, str], padded: bool) -> Part:
+    """Gives the tile program, with the types of its inputs and outputs. A state of several sizes may become the front of an output."""
+    from populus.runtime.engine.native.frozen.freeze import Part
+
+    refuse_python(program.signature, padded)
+    inputs, outputs = _types(dict(program.signature.inputs)), _types(dict(program.signature.outputs))
+    padding = program.signature.padding
+    fronts = {o: inputs[i] for i, o in states.items() if padding and i in inputs and o in outputs and _holds(outputs[o], inputs[i])}
+    if padding is not None:
+        inputs |= {PREFIX + dimension: ((), np.dtype(np.int32)) for dimension in padding.bounds}
+    check_states(states, {n: str(t) for n, t in inputs.items()}, {n: str(t) for n, t in {**outputs, **fronts}.items()})
+    return Part(graph_of(program.module("poplar")), inputs, outputs)
+
+
+def _holds(large: Type, small: Type) -> bool:
+    """Tells whether the front of an array may be another one."""
+    return large[1] == small[1] and len(large[0]) == len(small[0]) and all(n >= m for n, m in zip(large[0], small[0]))
 
 
 def kept(program: Program, place: Place, begun: int) -> ReadyProgram | ReadyOpenProgram | None:
@@ -208,7 +225,7 @@ def kept_as(program: Program, place: Place, lines: Sequence[str]) -> ReadyProgra
     except (PopulusError, ImportError, OSError):
         return None
     note = ""
-    if (sizes := _open_sizes(program.signature)) is not None:
+    if (sizes := open_sizes(program.signature)) is not None:
         note = sizes.note().decode()
         built = Padded(built, json.loads(note))
     keep = partial(_keep, place, lines, frozen, note)
@@ -261,12 +278,6 @@ def _locations(message: Message) -> Iterator[str]:
 
 def _open(program: OpenProgram) -> str:
     return next(name for dimensions in program.names.values() for name in dimensions.values())
-
-
-def _open_sizes(signature: Signature) -> OpenSizes | None:
-    if (padding := signature.padding) is None:
-        return None
-    return OpenSizes(padding.bounds, padding.inputs, padding.outputs, padding.equal, padding.limits)
 
 
 def refuse_python(signature: Signature, padded: bool = False) -> None:

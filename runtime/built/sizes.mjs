@@ -1,16 +1,28 @@
-// Sizes of open dimensions: `populus build` appends this to populus.mjs for a program that has some. web.py writes what it reads.
+// Sizes of open dimensions: `populus build` appends this to populus.mjs for a program that has some. built_sizes.py writes what it reads.
 
-class Sizes { // bounds: the least and the greatest of each dimension; inputs, outputs, after: of each axis null or a sum, `after` of states
-  constructor(given) {
-    Object.assign(this, given);
+class Sizes { // of programs, the last of the greatest sizes; of each: bounds of dimensions, and of each axis null or a sum, `after` of states
+  constructor(programs) {
+    this.programs = programs;
+    this.last = programs.length - 1;
+    this.bounds = {}; // the least and the greatest of each dimension
+    for (const { bounds } of programs)
+      for (const [d, [least, most]] of Object.entries(bounds)) {
+        const [low, high] = (this.bounds[d] ??= [least, most]);
+        this.bounds[d] = [Math.min(low, least), Math.max(high, most)];
+      }
+  }
+
+  of(role, tensors, n) { // those of program `n`
+    const kind = ["steps", "inputs", "outputs", "states"].indexOf(role);
+    return tensors.slice(this.programs[n].begins[kind], this.programs[n + 1]?.begins[kind]);
   }
 
   dimension(input) { // whose size an input of the program is; undefined: it is the caller's
     return Object.keys(this.bounds).find((d) => `size.${d}` === input);
   }
 
-  #axes(role, name) {
-    return (role === "outputs" ? this.outputs : this.inputs)[name] ?? [];
+  #axes(role, name, n = this.last) {
+    return this.programs[n][role === "outputs" ? "outputs" : "inputs"][name] ?? [];
   }
 
   shape(role, name, most) { // with the texts of open axes
@@ -43,35 +55,47 @@ class Sizes { // bounds: the least and the greatest of each dimension; inputs, o
     this.#axes("states", state.name).forEach((axis, i) => axis && axis.text in this.bounds && this.#checked(`state '${state.name}'`, axis.text, shape[i]));
   }
 
-  of(inputs, { outputs, states }) { // the sizes of a run, `at`, and the shapes of outputs, and of states after it
-    const at = {}, first = {}, present = inputs.map(([t, shape]) => [t, "inputs", shape]);
-    present.push(...states.filter((t) => t.now).map((t) => [t, "states", t.now]));
-    for (const [t, role, shape] of present)
-      this.#axes(role, t.name).forEach((axis, i) => {
+  chosen(present, states, tensors) { // the first program for a run of these [role, name, shape], the sizes `at`, shapes of outputs and of states after it
+    const at = {}, first = {};
+    for (const [role, name, shape] of present)
+      this.#axes(role, name).forEach((axis, i) => {
         if (!axis || !(axis.text in this.bounds)) return;
-        this.#checked(`${role.slice(0, -1)} '${t.name}'`, axis.text, shape[i]);
+        this.#checked(`${role.slice(0, -1)} '${name}'`, axis.text, shape[i]);
         if ((at[axis.text] ??= shape[i]) !== shape[i])
-          throw new Error(`dimension '${axis.text}' is ${at[axis.text]} in '${first[axis.text]}' and ${shape[i]} in '${t.name}'`);
-        first[axis.text] ??= t.name;
+          throw new Error(`dimension '${axis.text}' is ${at[axis.text]} in '${first[axis.text]}' and ${shape[i]} in '${name}'`);
+        first[axis.text] ??= name;
       });
-    for (const t of states.filter((t) => !t.now)) // begins at 0 where no input tells
-      for (const axis of this.#axes("states", t.name))
-        if (axis && axis.text in this.bounds && !(axis.text in at)) this.#checked(`state '${t.name}'`, axis.text, (at[axis.text] = 0));
+    for (const name of states) // which begin at 0 where no input tells
+      for (const axis of this.#axes("states", name))
+        if (axis && axis.text in this.bounds && !(axis.text in at)) this.#checked(`state '${name}'`, axis.text, (at[axis.text] = 0));
     const missing = Object.keys(this.bounds).find((d) => !(d in at));
     if (missing) throw new Error(`no input has the dimension '${missing}' alone, so its size is not known`);
+    let refused = new Error(`no program of the build serves ${Object.entries(at).map(([d, n]) => `${d} = ${n}`).join(", ")}`);
+    for (const [number, { bounds }] of this.programs.entries())
+      if (Object.entries(bounds).every(([d, [least, most]]) => least <= at[d] && at[d] <= most))
+        try {
+          return { number, at, shapes: this.#shapes(number, present, at, tensors(number)) };
+        } catch (error) {
+          refused = error;
+        }
+    throw refused;
+  }
+
+  #shapes(number, present, at, { outputs, states }) {
+    const { limits, equal, outputs: made, after } = this.programs[number];
     const said = ({ text, terms }) => `'${text}' is ${this.value({ text, terms }, at)}`;
-    for (const [t, role, shape] of present)
-      this.#axes(role, t.name).forEach((axis, i) => {
-        if (axis && this.value(axis, at) !== shape[i]) throw new Error(`'${t.name}' has ${shape[i]} elements along '${axis.text}'; ${said(axis)}`);
+    for (const [role, name, shape] of present)
+      this.#axes(role, name, number).forEach((axis, i) => {
+        if (axis && this.value(axis, at) !== shape[i]) throw new Error(`'${name}' has ${shape[i]} elements along '${axis.text}'; ${said(axis)}`);
       });
-    for (const [size, most] of this.limits) if (this.value(size, at) > most) throw new Error(`${said(size)}, above its bound ${most}`);
-    for (const [a, b] of this.equal) if (this.value(a, at) !== this.value(b, at)) throw new Error(`${said(a)} and ${said(b)}; the model needs them equal`);
+    for (const [size, most] of limits) if (this.value(size, at) > most) throw new Error(`${said(size)}, above its bound ${most}`);
+    for (const [a, b] of equal) if (this.value(a, at) !== this.value(b, at)) throw new Error(`${said(a)} and ${said(b)}; the model needs them equal`);
     const shapes = new Map();
-    for (const [t, axes] of [...outputs.map((t) => [t, this.outputs[t.name]]), ...states.map((t) => [t, this.after[t.name]])]) {
+    for (const [t, axes] of [...outputs.map((t) => [t, made[t.name]]), ...states.map((t) => [t, after[t.name]])]) {
       const shape = t.most.map((n, i) => (axes?.[i] ? this.value(axes[i], at) : n)), d = shape.findIndex((n, i) => n < 0 || n > t.most[i]);
       if (d >= 0) throw new Error(`'${t.name}' would have ${shape[d]} elements along '${axes[d].text}', which is bounded by ${t.most[d]}`);
       shapes.set(t, shape);
     }
-    return { at, shapes };
+    return shapes;
   }
 }

@@ -29,6 +29,9 @@ class Step(IntEnum):
     LAUNCH, STOP, JUMP, SET, LOOP, UNLESS, CASE, CALL, RETURN = range(9)
 
 
+AIMS = {Step.JUMP: 1, Step.LOOP: 2, Step.UNLESS: 2, Step.CASE: 3, Step.CALL: 2}  # the word of a step that is the number of another
+
+
 class Why(IntEnum):
     """Reason why a walk returned: the lowest two bits of its result, below the step's number."""
 

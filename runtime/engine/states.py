@@ -90,7 +90,7 @@ class States:
         if not self.pairs:
             return
         kept = {name: output for name, output in self.pairs.items() if name not in self.trading}
-        moved = [(_front(self.next[output], self.now[name].shape), self.now[name]) for name, output in kept.items()]
+        moved = [(front(self.next[output], self.now[name].shape), self.now[name]) for name, output in kept.items()]
         moved = [(source, target) for source, target in moved if not _same(source, target)]
         targets = [target for _, target in moved]
         sources = [s.copy() if any(np.may_share_memory(s, t) for t in targets) else s for s, _ in moved]
@@ -140,7 +140,7 @@ def _written(op: Operation) -> list[SSAValue]:
             return []
 
 
-def _front(array: Array, shape: tuple[int, ...]) -> Array:
+def front(array: Array, shape: tuple[int, ...]) -> Array:
     """Cuts an array to the first elements along each axis."""
     return array if array.shape == shape else array[tuple(slice(0, n) for n in shape)]
 

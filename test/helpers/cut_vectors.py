@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from populus.runtime.engine.native.codegen import cpu, jit
-from populus.runtime.engine.native.frozen import freeze
+from populus.runtime.engine.native.frozen import layout
 
 VARIABLE = "POPULUS_CUT_CPU"  # names the CPU, one of `cpu.CPUS`
 CUT = "cut-"  # begins the names of such CPUs
@@ -82,8 +82,8 @@ def install(name: str, patch: Callable[[object, str, object], None] = setattr) -
         return _OPTIMISED(without_instructions(text) if host.cpu.startswith(CUT) else text, host, vectors)
 
     # A library that is built asks for the features of the instructions that it has.
-    features = {**freeze.FEATURES, "x86_64": tuple(f for f in freeze.FEATURES["x86_64"] if f in here().enabled)}
-    patch(freeze, "FEATURES", features)
+    features = {**layout.FEATURES, "x86_64": tuple(f for f in layout.FEATURES["x86_64"] if f in here().enabled)}
+    patch(layout, "FEATURES", features)
     patch(cpu, "_machine", chosen)
     patch(jit, "target_machine", target_machine)
     patch(jit, "optimised", passed)

@@ -120,6 +120,28 @@ def test_a_page_in_one_file_runs_the_program(browser: Any, tmp_path: Path):
 
 
 @needs_chromium
+def test_a_page_with_buckets_of_sizes_runs_the_greatest_on_drawn_inputs(browser: Any, tmp_path: Path):
+    matrix = np.random.default_rng(0).standard_normal((16, 3)).astype(np.float32)
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", ["n", 16]), ("y", ["n", 3])))
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [x], [y], [numpy_helper.from_array(matrix, "w")])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    program = populus.compile(proto, engine="native", buckets=[2, 4])
+    built = populus.build(program, tmp_path, cpu="wasm32", relaxed=True, single_file=True)
+    page, problems = opened(browser, built.library)
+    page.wait_for_selector("#run:not([disabled])")
+    assert page.inner_text("#signature") == "x: float32 [n,16], at most [4,16]\n→\ny: float32 [n,3], at most [4,3]"
+    page.click("#run")
+    seed, drawn = 1, []
+    for _ in range(64):
+        seed = (seed * 1664525 + 1013904223) % (1 << 32)
+        drawn.append(np.float32(seed / 2**31 - 1))
+    expected = np.sort((np.array(drawn).reshape(4, 16) @ matrix).ravel())[::-1]
+    told = [float(line.split()[-1]) for line in page.inner_text("#out").splitlines()[2:]]
+    np.testing.assert_allclose(told, expected[:5], rtol=1e-4, atol=1e-5)
+    assert not problems
+
+
+@needs_chromium
 @pytest.mark.skipif(find_spec("axe_playwright_python") is None, reason="axe-core is of the package axe-playwright-python")
 @pytest.mark.parametrize("size", SIZES)
 def test_the_page_of_a_cache_tells_its_sizes_and_empties_it(size: str, browser: Any, tmp_path: Path):

@@ -10,7 +10,6 @@ from string import ascii_letters
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime import built
-from populus.runtime.built.open_sizes import OpenSizes
 from populus.runtime.engine.native.codegen.cpu import ATOMICS, Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, file_object
 from populus.runtime.engine.native.codegen.llvm_builder import Function
@@ -57,13 +56,12 @@ def write_web(
     name: str,
     relaxed: bool,
     single_file: bool,
-    states: Mapping[str, str],
-    sizes: OpenSizes | None,
+    sizes: bytes | None,
     threads: int,
 ) -> None:
     """Writes `<name>.wasm`, with `relaxed` also `<name>.relaxed.wasm`, weights, the loader, its types and a page; or one page with all.
 
-    `states`: those that the program keeps. `sizes`: those of its open dimensions, if it has some. `threads`: those that a run may have, for
+    `sizes`: what sizes.mjs reads, of a program with open dimensions. `threads`: those that a run may have, for
     which the program was frozen: with more than one there is `worker.mjs` too.
     Raises PopulusError for a program that 4 GiB of memory do not hold.
     """
@@ -72,7 +70,7 @@ def write_web(
     needed = STACK + bytes
     if needed >= MOST:
         raise PopulusError(f"the program needs {needed / 1e9:.1f} GB of memory; wasm32 has 4.3 GB")
-    notes = {} if sizes is None else {"populus.sizes": sizes.note(states)}
+    notes = {} if sizes is None else {"populus.sizes": sizes}
     (folder / f"{name}.wasm").write_bytes(module(frozen, frozen.plan, identity, notes, bytes))
     if relaxed:
         (folder / f"{name}.relaxed.wasm").write_bytes(module(frozen, frozen.plan.relaxed(), identity, notes, bytes))

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.runtime.built.steps import WORDS, share
+from populus.runtime.built.steps import AIMS, IN, OUT, WORDS, share
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Memory
@@ -145,6 +145,36 @@ class Image:
         self.words = np.array(words, np.int64)
         found = np.array(places, np.int64).reshape(-1, 2)
         self.at, self.target = found[:, 0], found[:, 1]
+
+    @staticmethod
+    def joined(images: Sequence[Image], first: Sequence[tuple[int, int]]) -> Image:
+        """Joins the words of programs: all steps, then all arguments. `first`: the numbers of each program's first input and output."""
+        whole, steps = Image([], {}, Blocks()), sum(image.steps for image in images)
+        rows, args, at, target = list[Array](), list[Array](), list[Array](), list[Array]()
+        begin, behind = 0, WORDS * steps  # of an image: its first step, its first argument
+        for image, numbers in zip(images, first, strict=True):
+            end = WORDS * image.steps
+
+            def moved(places: Array, end: int = end, begin: int = begin, behind: int = behind) -> Array:
+                return places + np.where(places < end, WORDS * begin, behind - end)
+
+            words = image.words.copy()
+            table = words[:end].reshape(-1, WORDS)
+            for kind, word in AIMS.items():
+                table[table[:, 0] == kind, word] += begin
+            for kind, number in zip((IN, OUT), numbers):
+                table[table[:, 0] == kind, 1] += number
+            own = image.at[image.target == 0]
+            words[own] = 8 * moved(words[own] // 8)
+            rows.append(words[:end])
+            args.append(words[end:])
+            at.append(moved(image.at))
+            target.append(np.where(image.target == 0, 0, image.target + len(whole.targets) - 1))
+            whole.targets += image.targets[1:]
+            begin, behind = begin + image.steps, behind + len(words) - end
+        whole.steps, whole.words = steps, np.concatenate([*rows, *args])
+        whole.at, whole.target = np.concatenate(at), np.concatenate(target)
+        return whole
 
     def _number(self, target: Kernel | Block) -> int:
         if id(target) not in self._numbers:

@@ -23,6 +23,7 @@ from populus.runtime.codelets.undefined import checks
 from populus.runtime.engine.arena import memory
 from populus.runtime.engine.codelet_vertices import named
 from populus.runtime.engine.native import NoMachineCodeError
+from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import library
 from populus.runtime.engine.native.kernels import native_form
 from populus.runtime.engine.native.kernels.copies import copy
@@ -73,7 +74,7 @@ class NativeProgram(NumpyProgram):
         self._touching: dict[StorageOp, set[Operation]] | None = None
         self._shown: dict[StorageOp, SSAValue] = {}  # arguments bound to a stored constant
         self._unbound: dict[ConstOp, set[Operation]] = {}  # readers of a constant that are not bound yet
-        self.constants = self.stores()(self.library.host)
+        self.constants = self.stores(self.library.host)
         self.check: LaunchCheck | None = None
         super().__init__(graph, views, states)
 
@@ -83,9 +84,9 @@ class NativeProgram(NumpyProgram):
         self.threads = threads_of(threads)
         self.team = team(self.library, self.threads)
 
-    def stores(self) -> type[Constants]:
-        """Names the class of the program's constants."""
-        return Constants
+    def stores(self, host: Machine) -> Constants:
+        """Makes the store of the program's constants, packed for a CPU."""
+        return Constants(host)
 
     def load(self) -> None:
         self.workspace.busy = self.workspace.own(8).view(np.int64)
