@@ -20,11 +20,10 @@ from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.poplar.affine import box, shown
 from populus.dialects.poplar.meaning import RESULT, Meaning
-from populus.dialects.poplar.partition import ALL, Access, Domain, Split
 from populus.dialects.support.diagnostics import where
 from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of
 from populus.lowering.popart.to_popops import lower_block
-from populus.proof.codelets import Family, Operand
+from populus.proof.codelets import Family, Operand, row_of
 from populus.proof.loops import Part, chosen, looped
 from populus.proof.onnx import defined, has_definition
 from populus.proof.onnx.functions import expanded
@@ -174,7 +173,7 @@ class Calls:
             inner.values[op.index] = index
             inner.values.update(zip(op.states, states[len(states) - len(carried) :]))
             for table, row in zip(op.tables, op.rows):
-                inner.values[row] = _row(t, self.of(table), shape_of(table.type), element_type_of(table.type), index)
+                inner.values[row] = row_of(t, self.of(table), shape_of(table.type), element_type_of(table.type), index)
             ends = inner.block(op.body.block)
             if op.go is not None and most is not None:
                 ends[0] = t.elementwise(Arg(1) & (Arg(2) < most - 1), box(()), [ends[0], index], False)
@@ -183,15 +182,3 @@ class Calls:
         shapes = [shape_of(v.type) for v in op.collected]
         finals, tables = looped(t, most, op.go is not None, parts, turn, shapes)
         return [*finals[len(parts) - len(carried) :], *tables]
-
-
-def _row(t: Terms, table: Pieces, shape: tuple[int, ...], element: Attribute, index: Pieces) -> Pieces:
-    """Gives the row of a table that an index, which is data, names."""
-    axes = tuple((f"d{d}", Split(n)) for d, n in enumerate(shape[1:]))
-    plain = tuple(Access(((a, 1),)) for a, _ in axes)
-    fields = {
-        "table": Operand(table, shape, element, (ALL, *plain)),
-        "indices": Operand(index, (), element, ()),
-        "y": Operand([], shape[1:], element, plain),
-    }
-    return Family(t, "multi_slice", Domain(axes, ()), {}, fields).written()

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 from populus.dialects import expr
 from populus.dialects.poplar import affine
 from populus.dialects.poplar.affine import Map, Set, identity, names, read_map, read_set, reshape_map
-from populus.dialects.poplar.partition import Access, Domain
+from populus.dialects.poplar.partition import ALL, Access, Domain, Split
 from populus.dialects.support.element_types import is_float
 from populus.proof.pieces import once
 from populus.proof.report import Undecided
@@ -247,3 +247,15 @@ MEANINGS: Mapping[str, Callable[[Family, Map], Pieces]] = {
     "packed_matmul": _of_ordered("x", "codes", "scale", "zero"),
     "top_k": _of_ordered("x"),
 }
+
+
+def row_of(t: Terms, table: Pieces, shape: tuple[int, ...], element: Attribute, index: Pieces) -> Pieces:
+    """Gives the row of a table that an index, which is data, names."""
+    axes = tuple((f"d{d}", Split(n)) for d, n in enumerate(shape[1:]))
+    plain = tuple(Access(((a, 1),)) for a, _ in axes)
+    fields = {
+        "table": Operand(table, shape, element, (ALL, *plain)),
+        "indices": Operand(index, (), element, ()),
+        "y": Operand([], shape[1:], element, plain),
+    }
+    return Family(t, "multi_slice", Domain(axes, ()), {}, fields).written()

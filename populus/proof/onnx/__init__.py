@@ -16,15 +16,16 @@ from populus.proof.onnx.indexed import INDEXED
 from populus.proof.onnx.node import Node, Results
 from populus.proof.onnx.products import PRODUCTS
 from populus.proof.onnx.quantized import QUANTIZED
+from populus.proof.onnx.recurrent import RECURRENT
 from populus.proof.onnx.rows import ROWS
 from populus.proof.onnx.sampled import SAMPLED
 from populus.proof.report import Undecided
 from populus.proof.terms import Terms
 from populus.proof.trees import Pieces
 
-DEFINITIONS: Mapping[str, Callable[[Node], Results]] = {**ELEMENTS, **INDEXED, **ROWS, **PRODUCTS, **QUANTIZED, **SAMPLED}
+DEFINITIONS: Mapping[str, Callable[[Node], Results]] = {**ELEMENTS, **INDEXED, **ROWS, **PRODUCTS, **QUANTIZED, **SAMPLED, **RECURRENT}
 
-NOTHING_KNOWN = {*ROWS, *PRODUCTS}
+NOTHING_KNOWN = {*ROWS, *PRODUCTS, *RECURRENT}
 """Ops that are not decided for operands without elements."""
 
 
@@ -38,4 +39,5 @@ def defined(t: Terms, op: OnnxOp, values: Mapping[SSAValue, Pieces]) -> Results:
     n = Node(t, op, values)
     if op.OP_TYPE in NOTHING_KNOWN and any(0 in shape_of(v.type) for v in op.operands[: 1 if op.OP_TYPE in ROWS else None]):
         raise Undecided("a tensor without elements")
-    return DEFINITIONS[op.OP_TYPE](n)
+    found = DEFINITIONS[op.OP_TYPE](n)
+    return [x for x, result in zip(found, op.outputs) if result is not None]

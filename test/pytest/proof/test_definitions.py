@@ -14,7 +14,7 @@ from populus.dialects.poplar.affine import shuffle_map
 from populus.dialects.poplar.points import TooMany
 from populus.lowering.driver.pipeline import WATCHING
 from populus.onnx_backend import Prepared
-from populus.proof.onnx import DEFINITIONS, formulas, indexed, quantized, rows, sampled
+from populus.proof.onnx import DEFINITIONS, formulas, indexed, quantized, recurrent, rows, sampled
 from populus.proof.onnx.node import Node
 from populus.proof.programs import execute
 from populus.proof.report import Undecided
@@ -56,6 +56,7 @@ NAMES = [
     "resize_downsample_scales_linear_half_pixel_symmetric", "reversesequence_batch", "reversesequence_time",
     "scatter_elements_with_axis", "scatter_elements_with_duplicate_indices", "scatter_elements_with_reduction_max",
     "scatternd", "scatternd_add", "sce_NCd1_mean_weight_negative_ii", "top_k_negative_axis", "top_k_smallest", "upsample_nearest",
+    "lstm_with_peepholes", "lstm_bidirectional", "gru_seq_length", "gru_reverse", "rnn_seq_length", "simple_rnn_batchwise",
 ]  # fmt: skip
 
 
@@ -129,6 +130,8 @@ def shifted(attribute: str, by: int):
     return plant
 
 
+right_gate = recurrent._Layer.gate
+
 PLANTED = {
     "sub": formula("Sub", _2 - _1),
     "pow": formula("Pow", _1 * _2),
@@ -143,6 +146,12 @@ PLANTED = {
     "reduce_mean_negative_axes_keepdims_random": reduction("ReduceMean", ("add", None, None)),
     "reduce_prod_keepdims_random": reduction("ReduceProd", ("add", None, None)),
     "reduce_max_keepdims_random": reduction("ReduceMax", ("min", None, None)),
+    "lstm_with_peepholes": lambda patch: patch.setitem(recurrent.FUNCTIONS, "LSTM", ("Sigmoid", "Tanh", "Sigmoid")),
+    "gru_defaults": lambda patch: patch.setattr(recurrent._Layer, "gate", lambda layer, x, number: right_gate(layer, x, 2 - number)),
+    "simple_rnn_with_initial_bias": lambda patch: patch.setattr(
+        recurrent._Layer, "biases", lambda layer, begin, count: (layer.row(3, begin, count),) * 2
+    ),
+    "lstm_reverse": lambda patch: patch.setitem(recurrent.WAYS, "reverse", (False,)),
     "logsoftmax_axis_1": lambda patch: patch.setattr("populus.proof.onnx.rows.softmax", lambda t, x, full, to_row, log: x),
     "averagepool_2d_strides": shifted("strides", 1),
     "conv_with_strides_and_asymmetric_padding": shifted("pads", 1),
