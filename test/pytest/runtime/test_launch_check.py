@@ -20,7 +20,7 @@ from populus.proof.launches import LAUNCHES, RefutedLaunches, prove_launches
 from populus.proof.report import PROVED, UNDECIDED
 from populus.runtime.codelets.undefined import VARIABLE
 from populus.runtime.engine.native.codegen.touched import Elements
-from populus.runtime.engine.native.kernels import operands, pool_kernels, products
+from populus.runtime.engine.native.kernels import operands, products
 from populus.runtime.engine.native.kernels.contraction import Product
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.launch_check import _overlap
@@ -91,9 +91,9 @@ class Misplaced(Product):
 def without_negative(rows: Callable[..., Array]) -> Callable[..., Array]:
     """Takes negative offsets for rows outside."""
 
-    def changed(self: Any, step: int) -> Array:
-        table = rows(self, step)
-        return np.where(table < 0, pool_kernels.OUTSIDE, table)
+    def changed(self: Any) -> Array:
+        table = rows(self)
+        return np.where(table < 0, operands.OUTSIDE, table)
 
     return changed
 
@@ -155,8 +155,7 @@ def test_sums_that_are_not_stored_though_others_read_them_are_refuted(planted: p
 
 
 def test_rows_that_are_taken_for_padding_are_refuted(planted: pytest.MonkeyPatch):
-    axis = pool_kernels._Axis  # pyright: ignore[reportPrivateUsage]
-    planted.setattr(axis, "rows", without_negative(axis.rows))
+    planted.setattr(operands.Side, "rows", without_negative(operands.Side.rows))
     loaded(BACKWARDS)
     planted.setenv(VARIABLE, "1")
     with pytest.raises(AssertionError, match="@pool: x is not read"):
@@ -243,6 +242,7 @@ STATED: dict[str, tuple[list[NodeProto], Array, dict[str, Array]]] = {
         {"w": noise(4, 1, 3, 3), **FLIP},
     ),
     "channels last": ([node("Conv", ["x", "w"], ["c"], group=2), LAST, node("Exp", ["t"], ["y"])], IMAGE, {"w": noise(6, 2, 3, 3)}),
+    "bytes of a pool": ([node("MaxPool", ["x"], ["y"], kernel_shape=[3, 3])], noise(2, 4, 10, 9, dtype=np.int8), {}),
     "volumes": ([node("AveragePool", ["x"], ["y"], kernel_shape=[2, 3, 2], pads=[1, 1, 0, 1, 0, 1])], noise(1, 2, 5, 6, 7), {}),
     "small pool": ([node("MaxPool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 0, 0])], IMAGE, {}),
     "large pool": ([node("AveragePool", ["x"], ["y"], kernel_shape=[7, 7], pads=[3, 3, 3, 3])], IMAGE, {}),
@@ -314,7 +314,24 @@ def test_a_launch_writes_what_its_kernel_states_and_reads_no_more(name: str, mon
 
 ROWS = noise(6, 4)
 WORDS_OF = {
-    name: STATED[name] for name in ("matmul", "conv", "winograd", "softmax", "norm", "sums", "sums across", "largest", "positions")
+    name: STATED[name]
+    for name in (
+        "matmul",
+        "conv",
+        "winograd",
+        "depthwise",
+        "large depthwise",
+        "small pool",
+        "large pool",
+        "volumes",
+        "bytes of a pool",
+        "softmax",
+        "norm",
+        "sums",
+        "sums across",
+        "largest",
+        "positions",
+    )
 } | {
     "taken rows": ([node("Gather", ["t", "x"], ["y"], axis=1)], np.array([2, 0, 2]), {"t": noise(2, 5, 4)}),
     "updated rows": ([node("ScatterND", ["x", "at", "u"], ["y"])], ROWS, {"at": np.array([[4], [1]]), "u": noise(2, 4)}),

@@ -18,6 +18,8 @@ from populus.runtime.engine.native.codegen.jit import library
 from populus.runtime.engine.native.kernels import planes as planes_down
 from populus.runtime.engine.native.kernels import pool_kernels, positions
 from populus.runtime.engine.native.kernels.endings import Formula, ending_of
+from populus.runtime.engine.native.kernels.operands import Side
+from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.engine.native.run.program import NativeProgram
 
 Array = NDArray[Any]
@@ -135,10 +137,11 @@ def test_depthwise_sums_down_a_plane_are_exact_and_meet_the_border_as_zeros(name
 @pytest.mark.parametrize("gap", [0, 5])
 def test_vectors_beyond_the_end_of_a_row_leave_all_but_their_plane_as_it_was(columns: int, gap: int):
     host, rows = library(), 5
-    sides = (planes_down.Side(rows, 3, 1, 1, 1, rows), planes_down.Side(columns, 3, 1, 1, 1, columns))
     room = np.full((4, rows, columns + gap), 99.0, np.float32)
     y, x = room[1:3, :, :columns], np.arange(2 * rows * columns, dtype=np.float32).reshape(2, rows, columns)
-    made = planes_down.down(host, "max", x, y, np.zeros(1, np.float32), np.zeros(2, np.int64), sides)
+    tall, wide = Side(rows, 3, 1, 1, 1, rows, x.strides[1], y.strides[1]), Side(columns, 3, 1, 1, 1, columns, 4, 4)
+    places = offsets((2,), x.strides[:1]), offsets((2,), y.strides[:1]), offsets((2,), (0,))
+    made = planes_down.down(host, "max", x, y, np.zeros(1, np.float32), places, (tall, wide))
     assert made is not None
     for plane in (1, 0):  # the order in which threads may take them
         launch = made[0]
@@ -152,20 +155,26 @@ def test_vectors_beyond_the_end_of_a_row_leave_all_but_their_plane_as_it_was(col
     assert (room == 99.0).all()
 
 
+def ends(x, y, formula, ending) -> tuple[int, int]:
+    """How rows of y end, in vectors of 8."""
+    sides = Side(y.shape[-2], leap=y.strides[-2]), Side(y.shape[-1], leap=y.strides[-1])
+    return planes_down._ends(x, y, sides, 8, formula, ending)  # pyright: ignore[reportPrivateUsage]
+
+
 def test_results_are_written_once_where_their_formula_reads_what_they_replace():
     x, y = np.zeros((2, 5, 13), np.float32), np.zeros((2, 5, 13), np.float32)
     for other, begin in ((np.zeros_like(y), 13 - 8), (y, 13), (y[:, ::2, 1:], 13)):
         formula = Formula(Arg(0) + Arg(1), [None, other], y)
-        assert planes_down._ends(x, y, 8, formula, None) == (begin, 0)  # pyright: ignore[reportPrivateUsage]
+        assert ends(x, y, formula, None) == (begin, 0)
     narrow = y[:, :, :7]
-    assert planes_down._ends(x, narrow, 8, None, None) == (7, 0)  # pyright: ignore[reportPrivateUsage]
+    assert ends(x, narrow, None, None) == (7, 0)
     packed = np.zeros((2, 5, 7), np.float32)
-    assert planes_down._ends(x, packed, 8, None, None) == (7, packed[0].nbytes)  # pyright: ignore[reportPrivateUsage]
+    assert ends(x, packed, None, None) == (7, packed[0].nbytes)
     for varies, spill in ((np.ones_like(packed), 0), (np.broadcast_to(np.float32(1), packed.shape), packed[0].nbytes)):
         formula = Formula(Arg(0) + Arg(1), [None, varies], packed)
         ended = ending_of(formula.at(0), 1)
         assert ended is not None
-        assert planes_down._ends(x, packed, 8, formula, ended[0]) == (7, spill)  # pyright: ignore[reportPrivateUsage]
+        assert ends(x, packed, formula, ended[0]) == (7, spill)
 
 
 def test_small_windows_of_an_image_that_is_not_contiguous_take_the_kernel_for_any_window():

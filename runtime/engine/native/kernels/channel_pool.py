@@ -9,14 +9,15 @@ from functools import partial
 
 import numpy as np
 
-from populus.runtime.codelets.task import Array, Task, Window
+from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
-from populus.runtime.engine.native.kernels.copies import copy
+from populus.runtime.engine.native.kernels.copies import copy, near
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.panels import Table, offsets
+from populus.runtime.engine.native.kernels.operands import Side, run_of, sides_of, walk_over
+from populus.runtime.engine.native.kernels.panels import Table
 from populus.runtime.engine.native.kernels.rows import combine
 
 
@@ -64,46 +65,44 @@ def maximum(library: Library, task: Task) -> list[Launch] | None:
     x, spatial = field.array, y.ndim - 2
     if 0 in (x.size, y.size) or x.ndim != y.ndim:
         return None
-    order = (0, *range(2, x.ndim), 1)
     launches: list[Launch] = []
-    source, target = x.transpose(order), y.transpose(order)
+    source, target = field, task.fields["y"]
     item = x.itemsize
-    if x.shape[1] > 1 and x.strides[1] != item:
-        source = task.scratch(source.shape, x.dtype)
-        made = [copy(library, a, b) for a, b in zip(x.transpose(order), source)]
+    if run_of(["c"], item, walk_over(task, source))[0]:
+        source = near(task, field, 1, -1)
+        made = [copy(library, a, b) for a, b in zip(x, source.array)]
         if any(m is None for m in made):
             return None
         launches += [launch for m in made for launch in m or ()]
-    into = target if y.shape[1] == 1 or y.strides[1] == item else task.scratch(target.shape, y.dtype)
-    sizes = [task.size(f"k{d}") for d in range(spatial)]
-    walked = zip(field.windows("o", "k"), x.shape[2:], sizes, y.shape[2:], field.pads[2:])
-    windows = [_inside(w, n, k, outputs, before) for w, n, k, outputs, (before, _) in walked]
+    into = near(task, target, 1, -1) if run_of(["c"], item, walk_over(task, target))[0] else target
+    sides = sides_of(task, source, into)
+    windows = [_inside(side) for side in sides]
     if len(windows) != spatial or any(w is None for w in windows):
         return None
     places: Table = np.zeros((1, 1), np.int64)
-    for d, table in enumerate(windows):
+    for side, table in zip(sides, windows):
         assert table is not None
-        step = table * source.strides[1 + d]
+        step = table * side.step
         places = (places[:, None, :, None] + step[None, :, None, :]).reshape(len(places) * len(step), -1)
-    batch = np.arange(x.shape[0], dtype=np.int64)[:, None, None] * source.strides[0]
+    batch = walk_over(task, source).table("n")[:, None, None]
     places = np.ascontiguousarray((batch + places).reshape(-1, places.shape[1]))
-    ys = offsets(into.shape[:-1], into.strides[:-1])
+    ys = walk_over(task, into).table("n", *(f"o{d}" for d in range(spatial)))
     signed, type = x.dtype == np.int8, {1: "i8", 2: "half", 4: "float", 8: "double"}[item]
     kernel = Kernel(f"channel pool {type} {signed}", partial(_largest, type, signed), _touches)
-    args: list[int | Array | Kernel] = [source, into, places, ys, places.shape[1], y.shape[1]]
+    args: list[int | Array | Kernel] = [source.array, into.array, places, ys, places.shape[1], y.shape[1]]
     launches.append(Launch(library, kernel, args, len(ys), places.size * max(y.shape[1], 64) // 40))
     if into is not target:
-        made = [copy(library, a, b) for a, b in zip(into, target)]
+        made = [copy(library, a, b) for a, b in zip(into.array, y)]
         if any(m is None for m in made):
             return None
         launches += [launch for m in made for launch in m or ()]
     return launches
 
 
-def _inside(window: Window, n: int, kernel: int, outputs: int, before: int) -> Table | None:
+def _inside(side: Side) -> Table | None:
     """Lists [outputs, kernel]: the element of each window's place, one inside for those outside; None if a window has none."""
-    at = np.arange(outputs, dtype=np.int64)[:, None] * window.stride - before + np.arange(kernel) * window.dilation
-    inside = (at >= 0) & (at < n)
+    at = np.arange(side.outputs, dtype=np.int64)[:, None] * side.stride - side.before + np.arange(side.kernel) * side.dilation
+    inside = (at >= 0) & (at < side.n)
     if not inside.any(1).all():
         return None
     some = np.take_along_axis(at, inside.argmax(1)[:, None], 1)

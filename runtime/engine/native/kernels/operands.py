@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from populus.dialects.poplar.partition import Access
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Piece, Task, Window, seen_as
@@ -80,6 +82,61 @@ def run_of(axes: Sequence[str], item: int, *walks: Walk) -> tuple[Sequence[str],
     return (), run
 
 
+def step_of(found: Walk, *axes: str) -> int | None:
+    """Finds the bytes from one point of some axes to the next; None if they vary."""
+    table = found.table(*axes)
+    step = int(table[1]) if len(table) > 1 else 0
+    return None if (np.diff(table) != step).any() else step
+
+
+OUTSIDE = -(1 << 63)  # in place of the byte offset of an element outside the input; any other number may be a view's
+
+
+@dataclass(frozen=True)
+class Side:
+    """Windows along one dimension: output o meets element o stride + k dilation - before, if that is one of `n`.
+
+    `step`, `leap`: bytes from an element, and from an output, to the next.
+    """
+
+    outputs: int = 1
+    kernel: int = 1
+    stride: int = 1
+    dilation: int = 1
+    before: int = 0
+    n: int = 1
+    step: int = 0
+    leap: int = 0
+
+    @staticmethod
+    def of(window: Window, before: int, n: int, axes: tuple[str, str], x: Walk, y: Walk) -> Side:
+        """Derives the words of windows from the axes of outputs and taps."""
+        (stride, dilation, _), (out, tap) = window, axes
+        step, leap = x.bytes.get(tap, 0) // dilation, y.bytes.get(out, 0)
+        return Side(y.points.get(out, 1), x.points.get(tap, 1), stride, dilation, before, n, step, leap)
+
+    def rows(self) -> Table:
+        """Builds [outputs, kernel]: byte offsets of the elements, OUTSIDE where there is none."""
+        at = (np.arange(self.outputs, dtype=np.int64) * self.stride - self.before)[:, None] + np.arange(self.kernel) * self.dilation
+        return np.ascontiguousarray(np.where((at >= 0) & (at < self.n), at * self.step, OUTSIDE))
+
+    def columns(self, step: int) -> Table:
+        """Builds [kernel, 3]: first output and end of those with an element inside; byte offset for output 0."""
+        table: list[tuple[int, int, int]] = []
+        for k in range(self.kernel):
+            shift = k * self.dilation - self.before
+            low = max(0, -(shift // self.stride)) if shift < 0 else 0
+            table.append((low, max(low, min(self.outputs, (self.n - 1 - shift) // self.stride + 1)), shift * step))
+        return np.array(table, np.int64)
+
+
+def sides_of(task: Task, x: Piece, y: Piece) -> list[Side]:
+    """Lists the sides of windows over x, whose outputs are y."""
+    along_x, along_y, lead = walk_over(task, x), walk_over(task, y), len(x.access) - len(x.windows("o", "k"))
+    found = zip(x.windows("o", "k"), x.pads[lead:], x.array.shape[lead:])
+    return [Side.of(w, before, n, (f"o{d}", f"k{d}"), along_x, along_y) for d, (w, (before, _), n) in enumerate(found)]
+
+
 NO_AXIS = Access()
 
 
@@ -139,6 +196,13 @@ class Convolution:
     def kernel(self) -> tuple[int, ...]:
         """Taps along each side."""
         return self.w.shape[3:]
+
+    @property
+    def sides(self) -> list[Side]:
+        """Sides of the windows."""
+        more = ("",) * (len(self.windows) - len(self.outs))
+        found = zip(self.windows, self.pads, self.x.shape[3:], (*more, *self.outs), (*more, *self.taps))
+        return [Side.of(w, before, n, (out, tap), self.along_x(), self.along_y) for w, (before, _), n, out, tap in found]
 
     @property
     def strides(self) -> tuple[int, ...]:

@@ -30,28 +30,17 @@ from populus.runtime.engine.native.kernels.endings import (
     plane_words,
 )
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.panels import Table, offsets
+from populus.runtime.engine.native.kernels.operands import Side
+from populus.runtime.engine.native.kernels.panels import Table
 from populus.runtime.engine.native.kernels.rows import combine, window_start
 
 SIDES = range(1, 6)  # sides of a window whose rows fit the registers
 STRIDES = (1, 2)
 
 
-@dataclass(frozen=True)
-class Side:
-    """Windows along one dimension: output o meets element o stride + k dilation - before, if that is one of `n`."""
-
-    outputs: int
-    kernel: int
-    stride: int
-    dilation: int
-    before: int
-    n: int
-
-    @property
-    def is_small(self) -> bool:
-        """True if this file has a kernel for such windows."""
-        return self.kernel in SIDES and self.stride in STRIDES and self.dilation == 1
+def is_small(side: Side) -> bool:
+    """Tells whether this file has a kernel for such windows."""
+    return side.kernel in SIDES and side.stride in STRIDES and side.dilation == 1
 
 
 @dataclass(frozen=True)
@@ -326,20 +315,20 @@ def down(
     x: Array,
     y: Array,
     other: Array,
-    ws: Table,
+    places: tuple[Table, Table, Table],
     sides: tuple[Side, Side],
     formula: Formula | None = None,
 ) -> list[Launch] | None:
-    """Builds the launch for x: [.., h, w] and y: [.., o0, o1], planes in the same order.
+    """Builds the launch for the planes of x and y, which are at `places`.
 
-    `other`: the weights, with those of plane p at `ws`[p], or the divisors of an average. `formula`: on the results, of
+    `other`: the weights, with those of plane p at `places`[2][p], or the divisors of an average. `formula`: on the results, of
     y's dimensions. Returns None if the kernels of this file do not apply, or if there is no code for the formula.
     """
     tall, wide = sides
     lanes = lanes_of(library.host, y.dtype)
-    if not (tall.is_small and wide.is_small) or lanes == 1:
+    if not (is_small(tall) and is_small(wide)) or lanes == 1:
         return None
-    if any(a.shape[-1] > 1 and a.strides[-1] != a.itemsize for a in (x, y)):
+    if any(n > 1 and step != y.itemsize for n, step in ((wide.n, wide.step), (wide.outputs, wide.leap))):
         return None
     ended = None if formula is None else ending_of(formula.at(*[0] * (y.ndim - 2)), 1)
     if formula is not None and ended is None:
@@ -348,29 +337,29 @@ def down(
     form = Form(kind, TYPES[y.dtype.name], (tall.kernel, wide.kernel), (tall.stride, wide.stride))
     key = f"down {form}" + ("" if ending is None else f" {ending.key}")
     kernel = Kernel(key, partial(_down, form, ending), partial(_touches, form, ending))
-    tables = [offsets(a.shape[:-2], a.strides[:-2]) for a in (x, y)]
-    begin, spill = _ends(x, y, lanes, formula, ending)
+    begin, spill = _ends(x, y, sides, lanes, formula, ending)
     args = [
-        x, y, other, *tables, ws, x.strides[-2], y.strides[-2], tall.outputs, wide.outputs, tall.n, wide.n, tall.before, wide.before,
+        x, y, other, *places, tall.step, tall.leap, tall.outputs, wide.outputs, tall.n, wide.n, tall.before, wide.before,
         begin, spill, *plane_words(formula, y.ndim - 2),
     ]  # fmt: skip
     padded = -(-wide.outputs // lanes) * lanes
-    work = len(tables[0]) * tall.outputs * padded * tall.kernel * wide.kernel * y.itemsize // 200 + y.nbytes // 16
-    return [Launch(library, kernel, args, len(tables[0]), work)]
+    planes = len(places[0])
+    work = planes * tall.outputs * padded * tall.kernel * wide.kernel * y.itemsize // 200 + y.nbytes // 16
+    return [Launch(library, kernel, args, planes, work)]
 
 
-def _ends(x: Array, y: Array, lanes: int, formula: Formula | None, ending: Ending | None) -> tuple[int, int]:
+def _ends(x: Array, y: Array, sides: tuple[Side, Side], lanes: int, formula: Formula | None, ending: Ending | None) -> tuple[int, int]:
     """Finds how rows end without masks: the column at which the last vector of a row may begin, and the bytes of a plane
     before which vectors may go on into the next row, which is written later.
 
     The last vector begins earlier by the lanes that it has too many. So it writes some results again, and neither way is
     open where the formula reads what was written. Where they are not open, the results are past the row's end, and 0.
     """
-    rows, columns = y.shape[-2:]
+    tall, columns = sides[0], sides[1].outputs
     inputs = [] if formula is None else [a for a in formula.inputs if a is not None]
     if any(np.may_share_memory(a, y) for a in (x, *inputs)):
         return columns, 0
     if columns >= lanes:
         return columns - lanes, 0
     alone = ending is None or all(ending.fixed)  # or a vector might go beyond an operand
-    return columns, rows * y.strides[-2] if alone and y.strides[-2] == columns * y.itemsize else 0
+    return columns, tall.outputs * tall.leap if alone and tall.leap == columns * y.itemsize else 0

@@ -6,14 +6,13 @@ once. For small windows `planes.py` has a faster one with the same results.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.runtime.codelets.task import Array, Task, seen_as
+from populus.runtime.codelets.task import Array, Task
 from populus.runtime.endings import TYPES
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
@@ -23,13 +22,12 @@ from populus.runtime.engine.native.kernels import channel_pool
 from populus.runtime.engine.native.kernels.endings import SUFFIX
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import Convolution
+from populus.runtime.engine.native.kernels.operands import OUTSIDE, Convolution, Side, sides_of, step_of, walk_over
 from populus.runtime.engine.native.kernels.panels import Table, offsets
-from populus.runtime.engine.native.kernels.planes import Side, down
+from populus.runtime.engine.native.kernels.planes import down
 from populus.runtime.engine.native.kernels.rows import combine, window_start
 
 LANES = 16
-OUTSIDE = -(1 << 63)  # in place of the byte offset of a row outside the input; any other number may be a view's
 
 
 def _vector(f: Function, type: str, pointer: str, stride: int, step: str, low: str, end: str, neutral: str) -> str:
@@ -183,25 +181,6 @@ def _touches(kind: str, args: Arguments, units: int) -> Touched:
     return Touched(reads, [Elements.at(y, item, ys[:units], (rows, y_row), (columns, item))])
 
 
-@dataclass(frozen=True)
-class _Axis(Side):
-    """Windows along one dimension, as tables."""
-
-    def rows(self, step: int) -> Table:
-        """Builds [outputs, kernel]: byte offsets of the elements, OUTSIDE where there is none."""
-        at = (np.arange(self.outputs, dtype=np.int64) * self.stride - self.before)[:, None] + np.arange(self.kernel) * self.dilation
-        return np.ascontiguousarray(np.where((at >= 0) & (at < self.n), at * step, OUTSIDE))
-
-    def columns(self, step: int) -> Table:
-        """Builds [kernel, 3]: first output and end of those with an element inside; byte offset for output 0."""
-        table: list[tuple[int, int, int]] = []
-        for k in range(self.kernel):
-            shift = k * self.dilation - self.before
-            low = max(0, -(shift // self.stride)) if shift < 0 else 0
-            table.append((low, max(low, min(self.outputs, (self.n - 1 - shift) // self.stride + 1)), shift * step))
-        return np.array(table, np.int64)
-
-
 def _both(a: Table, b: Table) -> Table:
     """Combines the rows of two dimensions: [outputs, kernel] of each become [outputs, kernel] of both; OUTSIDE
     if either is.
@@ -211,28 +190,37 @@ def _both(a: Table, b: Table) -> Table:
     return np.ascontiguousarray(at.reshape(len(a) * len(b), -1))
 
 
-def _launch(library: Library, kind: str, x: Array, y: Array, other: Array, tall: Table, wide: _Axis, w_plane: int) -> list[Launch] | None:
-    """Builds the launch for x: [b, c, .., w] and y: [b, c, rows, o].
+def _launch(
+    library: Library,
+    kind: str,
+    x: Array,
+    y: Array,
+    other: Array,
+    places: tuple[Table, Table],
+    tall: Table,
+    y_row: int,
+    wide: Side,
+    w_plane: int,
+) -> list[Launch] | None:
+    """Builds the launch for the planes of x and y, which are at `places`.
 
     `tall`: for each row of outputs and of the window the byte offset of x's row, or OUTSIDE; `other`: weights, or the
     divisors of an average.
     """
-    if y.shape[-1] > 1 and y.strides[-1] != y.itemsize:
+    if wide.outputs > 1 and wide.leap != y.itemsize:
         return None
     type = TYPES[y.dtype.name]
-    stride = wide.stride if wide.stride in (1, 2) and (x.strides[-1] == x.itemsize or x.shape[-1] == 1) else 0
-    inner = x.itemsize if stride else x.strides[-1]
-    if y.shape[-1] == 1:
+    stride = wide.stride if wide.stride in (1, 2) and (wide.step == x.itemsize or wide.n == 1) else 0
+    inner = x.itemsize if stride else wide.step
+    if wide.outputs == 1:
         kernel = Kernel(f"windows {kind} {type} one", partial(_ones, kind, type), partial(_touches, kind))
     else:
         kernel = Kernel(f"windows {kind} {type} {stride}", partial(_windows, kind, type, stride), partial(_touches, kind))
-    lead = y.ndim - 2
-    tables = [offsets(a.shape[:lead], a.strides[:lead]) for a in (x, y)]
     args = [
-        x, y, other, *tables, tall, wide.columns(inner), y.strides[-2], y.shape[-2], y.shape[-1],
+        x, y, other, *places, tall, wide.columns(inner), y_row, len(tall), wide.outputs,
         tall.shape[1], wide.kernel, wide.stride * inner, w_plane,
     ]  # fmt: skip
-    return [Launch(library, kernel, args, len(tables[0]), y.size * tall.shape[1] * wide.kernel // 8)]
+    return [Launch(library, kernel, args, len(places[0]), y.size * tall.shape[1] * wide.kernel // 8)]
 
 
 def depthwise(library: Library, c: Convolution) -> list[Launch] | None:
@@ -240,19 +228,21 @@ def depthwise(library: Library, c: Convolution) -> list[Launch] | None:
 
     Returns None if the kernel does not apply: always for large windows of an image that is padded, or with a formula.
     """
-    x, w, y = c.x, c.w, c.y if c.formula is None else c.formula.out
+    x, w, y = c.x, c.w, c.target
     if not w.flags.c_contiguous:
         return None
-    sides = zip(y.shape[3:], c.kernel, c.windows, c.pads, x.shape[3:])
-    axes = [_Axis(o, k, v.stride, v.dilation, before, n) for o, k, v, (before, _), n in sides][:2]
-    made = down(library, "weighted", x, y, w, c.along_w.table("b", "g"), (axes[0], axes[1]), c.formula)
+    tall, wide = c.sides
+    walks = c.along_x(), c.along_y, c.along_w
+    planes = walks[0].table("b", "g"), walks[1].table("b", "g"), walks[2].table("b", "g")
+    made = down(library, "weighted", x, y, w, planes, (tall, wide), c.formula)
     if made is not None:
         return made
     if c.is_padded or c.formula is not None:
         return None
     launches: list[Launch] = []
+    places = walks[0].table("g"), walks[1].table("g")
     for b in range(y.shape[0]):
-        made = _launch(library, "weighted", x[b], y[b], w, axes[0].rows(x.strides[3]), axes[1], w.strides[0])
+        made = _launch(library, "weighted", x[b], y[b], w, places, tall.rows(), tall.leap, wide, walks[2].bytes["g"])
         if made is None:
             return None
         launches += made
@@ -284,30 +274,28 @@ def _pool(library: Library, task: Task) -> list[Launch] | None:
     x, spatial = field.array, y.ndim - 2
     if x.dtype != y.dtype or y.dtype.name not in TYPES or spatial not in (1, 2, 3) or 0 in (x.size, y.size):
         return None
-    windows = field.windows("o", "k")
-    axes = [
-        _Axis(y.shape[2 + d], task.size(f"k{d}"), w.stride, w.dilation, field.pads[2 + d][0], x.shape[2 + d]) for d, w in enumerate(windows)
-    ]
+    axes = sides_of(task, field, task.fields["y"])
+    along_y = walk_over(task, task.fields["y"])
+    places = walk_over(task, field).table("n", "c"), along_y.table("n", "c")
     counts: NDArray[Any] = np.zeros(0)
     if kind == "average":
         counts = _counts(task, 0)
         for d in range(1, spatial):
             counts = np.multiply.outer(counts, _counts(task, d))
     if spatial == 1:
-        x, y = x[:, :, None], y[:, :, None]
-        axes.insert(0, _Axis(1, 1, 1, 1, 0, 1))
+        axes.insert(0, Side())
     if spatial < 3:
-        made = down(library, kind, x, y, counts.astype(y.dtype), offsets((1,), (0,)), (axes[0], axes[1]))
+        made = down(library, kind, x, y, counts.astype(y.dtype), (*places, offsets((1,), (0,))), (axes[0], axes[1]))
         if made is not None:
             return made
-    tall = axes[0].rows(x.strides[2])
+    tall, y_row = axes[0].rows(), axes[0].leap
     if spatial == 3:
         # A row of outputs is one of a plane, a row of a window too.
-        flat = seen_as(y, (*y.shape[:2], y.shape[2] * y.shape[3], y.shape[4]))
+        flat = step_of(along_y, "o0", "o1")
         if flat is None:
             return None
-        y, tall = flat, _both(tall, axes[1].rows(x.strides[3]))
-    return _launch(library, kind, x, y, counts.astype(y.dtype), tall, axes[-1], 0)
+        y_row, tall = flat, _both(tall, axes[1].rows())
+    return _launch(library, kind, x, y, counts.astype(y.dtype), places, tall, y_row, axes[-1], 0)
 
 
 def _counts(task: Task, d: int) -> NDArray[np.float64]:

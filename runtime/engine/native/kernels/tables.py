@@ -20,7 +20,7 @@ from populus.runtime.engine.native.codegen.touched import Arguments, Elements, T
 from populus.runtime.engine.native.kernels.copies import copy, dense, near
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import of_numpy
-from populus.runtime.engine.native.kernels.operands import WHOLE, Walk, axes_of, run_of, walk_over
+from populus.runtime.engine.native.kernels.operands import WHOLE, Walk, axes_of, run_of, step_of, walk_over
 from populus.runtime.engine.native.kernels.rows import combine
 
 
@@ -116,9 +116,7 @@ def multi_slice(library: Library, task: Task) -> list[Launch] | None:
 
 def _leap(y: Walk, selected: Sequence[str], row: Sequence[str], item: int) -> int | None:
     """Finds the bytes from one selected row of y to the next; None if they vary, or if a row's elements are not adjacent."""
-    steps = y.table(*selected)
-    leap = int(steps[1]) if len(steps) > 1 else 0
-    return None if run_of(row, item, y)[0] or (np.diff(steps) != leap).any() else leap
+    return None if run_of(row, item, y)[0] else step_of(y, *selected)
 
 
 def _put(width: int, name: str, machine: Machine) -> str:
