@@ -29,6 +29,7 @@ from populus.dialects.support.constant_table import PIECE, SAMPLES, TABLE, Equal
 from populus.dialects.support.diagnostics import PlainErrors, PopulusError, did_you_mean, named, option
 from populus.dialects.support.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes, tensor
 from populus.dialects.support.parser import LocatingParser
+from populus.dialects.support.sparse_arrays import blocks, contiguous
 from populus.dialects.support.tensor_file import write_tensors
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def store(array: NDArray[Any]) -> Handle:
     """
     import numpy as np
 
-    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    flat = contiguous(array).reshape(-1).view(np.uint8)
     pool = current_pool()
     return TABLE.add(flat) if pool is None else pool.of(flat, TABLE.add)
 
@@ -265,11 +266,14 @@ def _all_equal(array: NDArray[Any]) -> bool:
     """Compares bitwise, so that -0.0 and NaN payloads are preserved; tries a few elements before all."""
     import numpy as np
 
-    flat = np.ascontiguousarray(array).reshape(-1)
-    bits = flat.view(f"V{flat.itemsize}") if flat.itemsize > 8 else flat.view(f"u{flat.itemsize}")
-    step = max(PIECE // bits.itemsize, 1)  # the pages of a large file are not all touched
-    parts = (bits[:64], bits[:: max(bits.size // SAMPLES, 1)], *(bits[i : i + step] for i in range(0, bits.size, step)))
-    return all(bool((part == bits[0]).all()) for part in parts)
+    def bits(elements: NDArray[Any]) -> NDArray[Any]:
+        return elements.view(f"V{elements.itemsize}" if elements.itemsize > 8 else f"u{elements.itemsize}")
+
+    first = bits(np.ascontiguousarray(array.flat[:1]))
+    few = array.flat[:64], array.flat[:: max(array.size // SAMPLES, 1)]
+    if not all(bool((bits(some) == first).all()) for some in few):
+        return False
+    return all(bool((bits(piece.reshape(-1)) == first).all()) for _, piece in blocks(array, max(PIECE // array.itemsize, 1)))
 
 
 def constant(array: NDArray[Any], name: str | None = None) -> ConstantOp:

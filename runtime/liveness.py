@@ -29,7 +29,7 @@ from populus.dialects.poplar import (
     WhileOp,
 )
 from populus.dialects.poplar.memory import storage_of, view_of
-from populus.dialects.poplar.overlap import Ranges, covers, disjoint
+from populus.dialects.poplar.overlap import Ranges, covered, covers, disjoint
 from populus.dialects.poplar.view import View
 
 Span: TypeAlias = tuple[int, int]  # first and last step
@@ -83,10 +83,13 @@ class _Flow:
     filled: dict[StorageOp, int] = field(default_factory=dict[StorageOp, int])
     touched: dict[StorageOp, None] = field(default_factory=dict[StorageOp, None])
 
-    def read(self, variable: StorageOp) -> None:
-        """Records a read."""
+    def read(self, variable: StorageOp, view: View) -> None:
+        """Records a read. The part that it reads may be written while the rest of the variable is not."""
         self.touched[variable] = None
-        if variable not in self.written:
+        if variable in self.written or variable in self.needs:
+            return
+        pieces = self.pieces.get(variable)
+        if pieces is None or not covered(view, pieces.near(view)):
             self.needs.add(variable)
 
     def write(self, variable: StorageOp, view: View, whole: bool) -> None:
@@ -208,7 +211,7 @@ class LivenessWalk:
         """Records the reads of the latest step, then its writes as (view, is the view written entirely)."""
         now = len(self.steps) - 1
         for value in reads:
-            flow.read(self.touch(storage_of(value), now))
+            flow.read(self.touch(storage_of(value), now), view_of(value))
         for value, whole in writes:
             flow.write(self.touch(storage_of(value), now), view_of(value), whole)
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache
 from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from populus.dialects.poplar.partition import Access, Domain, along
 from populus.dialects.poplar.view import View
 
 T = TypeVar("T")
+
+MOST_RUNS = 4096  # of a view, whose elements are compared one run after the other
 
 
 @lru_cache(8192)
@@ -70,6 +75,34 @@ def disjoint(a: View, b: View) -> bool:
 def same_elements(a: View, b: View) -> bool:
     """Tells whether two views of one variable show the same elements, in any order. Sufficient: compares boxes."""
     return 0 not in a.shape and _runs(a) == _runs(b)
+
+
+def covered(view: View, pieces: Iterable[View]) -> bool:
+    """Tells whether pieces of one variable have every element that a view shows. Sufficient: none may have more than MOST_RUNS runs."""
+    needed, *there = (_intervals(v) for v in (view, *pieces))
+    if needed is None or not there or any(some is None for some in there):
+        return False
+    begins, ends = np.concatenate([some for some in there if some is not None]).T
+    order = np.argsort(begins)
+    begins, ends = begins[order], np.maximum.accumulate(ends[order])
+    new = np.concatenate([[True], begins[1:] > ends[:-1]])  # what follows without a gap is one interval
+    begins, ends = begins[new], ends[np.append(np.nonzero(new)[0][1:] - 1, len(ends) - 1)]
+    at = np.searchsorted(begins, needed[:, 0], side="right") - 1
+    return bool((at >= 0).all() and (needed[:, 1] <= ends[at]).all())
+
+
+@lru_cache(8192)
+def _intervals(view: View) -> NDArray[np.int64] | None:
+    """Lists the runs of elements of a view in its variable: [runs, (first, end)]; None if they are more than MOST_RUNS."""
+    first, runs = _runs(view)
+    inner = runs[0][0] if runs and runs[0][1] == 1 else 1
+    outer = runs[1:] if inner > 1 else runs
+    if 0 in view.shape or math.prod(n for n, _ in outer) > MOST_RUNS:
+        return None
+    begins = np.array([first])
+    for n, step in outer:
+        begins = (begins[:, None] + step * np.arange(n)).reshape(-1)
+    return np.stack([begins, begins + inner], axis=1)
 
 
 def covers(domain: Domain, accesses: tuple[Access, ...], shape: tuple[int, ...]) -> bool:

@@ -30,6 +30,11 @@ def set_places(call: Operation, pairs: Iterable[tuple[LocationAttr, LocationAttr
         names = names_in(inside), names_in(own)
         if len(names[0]) == len(names[1]):
             found |= dict(zip(*names))
+    set_names(call, found)
+
+
+def set_names(call: Operation, found: Mapping[str, str]) -> None:
+    """Stores the names that a call has in place of its function's, by the latter."""
     if listed := [ArrayAttr([StringAttr(a), StringAttr(b)]) for a, b in found.items() if a != b]:
         call.attributes[PLACES] = ArrayAttr(listed)
 

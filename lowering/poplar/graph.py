@@ -47,6 +47,7 @@ from populus.dialects.support.call_places import PLACES
 from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, named, option, where
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
+from populus.lowering.poplar.inline import inline_large
 from populus.lowering.poplar.tile_builder import TileBuilder, label_of, poplar_type
 
 Rule: TypeAlias = "Callable[..., Sequence[SSAValue]]"
@@ -120,8 +121,11 @@ def the_graph(module: ModuleOp, target: str | None, tiles: int | None, fidelity:
     main = functions.get("main") if len(functions) > 1 else next(iter(functions.values()), None)
     if main is None:
         raise PopulusError(f"a module with a function @main is expected, this one has {', '.join(f'@{f}' for f in functions) or 'none'}")
+    spec = Spec.of(target or "host", tiles, fidelity)
+    if _called(main, functions):
+        inline_large(main, functions, spec.target())
     called = _called(main, functions)
-    graph = _graph_of(main, Spec.of(target or "host", tiles, fidelity))  # reports a user's mistake before anything changes
+    graph = _graph_of(main, spec)  # reports a user's mistake before anything changes
     for name in called:
         function = _function_of(functions[name], graph.machine)
         Rewriter.insert_op(function, InsertPoint.at_start(graph.body.block))

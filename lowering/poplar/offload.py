@@ -29,6 +29,7 @@ from populus.dialects.poplar import (
 from populus.dialects.poplar.memory import storage_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.poplar.allocate import highest, without_copies
+from populus.lowering.poplar.keep_loaded import Load, keep_loaded
 from populus.runtime.memory import Tenant, layout, tenants, usage
 
 ROUNDS = 200  # rounds, each of which makes one overfull step fit
@@ -63,7 +64,14 @@ class PoplarOffloadPass(ModulePass):
 
 
 def offload(graph: GraphOp, room: int) -> None:
-    """Makes the steps of a graph fit `room` bytes of a tile, if possible."""
+    """Makes the steps of a graph fit `room` bytes of a tile, if possible; what then is free keeps loaded constants."""
+    loads: list[Load] = []
+    _make_room(graph, room, loads)
+    keep_loaded(graph, loads, room)
+
+
+def _make_room(graph: GraphOp, room: int, loads: list[Load]) -> None:
+    """Moves variables outside until the steps of a graph fit, if possible. Records the loads of constants."""
     target, aim = graph.machine, room
     for _ in range(ROUNDS):
         all_tenants, steps = tenants(graph)
@@ -85,16 +93,16 @@ def offload(graph: GraphOp, room: int) -> None:
             bytes = tenant.on(used.tile, target.tiles)
             if over <= 0 or not bytes:
                 break
-            if _moved_out(tenant, before):
+            if _moved_out(tenant, before, loads):
                 over, moved = over - bytes, True
         if not moved:
             return
 
 
-def _moved_out(tenant: Tenant, steps: Sequence[Operation]) -> bool:
+def _moved_out(tenant: Tenant, steps: Sequence[Operation], loads: list[Load]) -> bool:
     """Moves a constant or variable outside during a step; returns False if it cannot.
 
-    `steps`: that step and the ones before it, the last first.
+    `steps`: that step and the ones before it, the last first. `loads`: of constants, to which these are added.
     """
     storage = tenant.op
     assert isinstance(storage, StorageOp), storage
@@ -106,7 +114,8 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation]) -> bool:
         storage.grid, storage.outside = None, UnitAttr()
         for user in dict.fromkeys(user for user, _ in users):
             if isinstance(user, ExecuteOp):  # any other step is a copy, which can access outside memory
-                _load(storage, grid, user, [inside for step, inside in users if step is user])
+                copy, var = _load(storage, grid, user, [inside for step, inside in users if step is user])
+                loads.append(Load(storage, copy, var))
         return True
     block = storage.parent
     if block is None or any(_ancestor(user, block) is None for user, _ in users):
@@ -119,9 +128,9 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation]) -> bool:
     touching = sorted({order[a] for user, _ in users if (a := _ancestor(user, block)) is not None})
     before = [i for i in touching if i < order[here]]
     after = [i for i in touching if i > order[here]]
-    if not before or not after or order[here] in touching:
-        return False
     ops = list(block.ops)
+    if not before or not after or order[here] in touching or all(_is_load(op) for op in ops[before[-1] + 1 : after[0]]):
+        return False
     away = VarOp(f"{storage.label.data} (outside)", storage.type)
     away.outside = UnitAttr()
     store = CopyOp(storage.result, away.result)
@@ -139,6 +148,11 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation]) -> bool:
     return True
 
 
+def _is_load(op: Operation) -> bool:
+    """Tells whether an op is part of a load, in which memory for the next step fills: what that step accesses is there with it."""
+    return isinstance(op, StorageOp | ViewOp) or (isinstance(op, CopyOp) and storage_of(op.src).outside is not None)
+
+
 def _reads(op: Operation, storage: StorageOp) -> bool:
     """Tells whether a step only copies a variable elsewhere: to a function's parameter, a variable, or the host."""
     mine = [i for i, v in enumerate(op.operands) if isinstance(v.type, TensorType) and storage_of(v) is storage]
@@ -148,7 +162,9 @@ def _reads(op: Operation, storage: StorageOp) -> bool:
     return isinstance(op, StreamOutOp) or (isinstance(op, CopyOp) and mine == [0])
 
 
-def _load(source: StorageOp, grid: GridAttr, step: Operation, users: list[Operation], storage: StorageOp | None = None) -> None:
+def _load(
+    source: StorageOp, grid: GridAttr, step: Operation, users: list[Operation], storage: StorageOp | None = None
+) -> tuple[CopyOp, VarOp]:
     """Copies outside memory to a variable before a step; `users` then use this instead of `storage` or the source."""
     var = VarOp(source.label.data.removesuffix(" (outside)") + " (loaded)", source.type, grid.data)
     copy = CopyOp(source.result, var.result)
@@ -156,6 +172,7 @@ def _load(source: StorageOp, grid: GridAttr, step: Operation, users: list[Operat
         op.location = source.location
     Rewriter.insert_op([var, copy], InsertPoint.before(step))
     _instead(users, storage or source, var.result, copy)
+    return copy, var
 
 
 def _instead(users: Sequence[Operation], storage: StorageOp, new: SSAValue, after: Operation) -> None:

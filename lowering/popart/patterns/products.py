@@ -13,6 +13,7 @@ from populus.dialects import popart
 from populus.dialects.data import ConstantOp, is_loaded
 from populus.dialects.popart import calls
 from populus.dialects.support.element_types import is_float
+from populus.dialects.support.sparse_arrays import concatenated
 from populus.lowering.popart.patterns.linear import Linear, channel_axis, rounded, with_factor
 from populus.lowering.popart.rewriting import Pattern, Rewriting, array_of, read_once, scalar
 
@@ -66,23 +67,6 @@ def _joined(r: Rewriting, values: Sequence[SSAValue], axis: int) -> SSAValue:
         return concatenated([a for v in values if (a := array_of(v)) is not None], axis)
 
     return r.computed(values, ("concatenate", axis), join)
-
-
-def concatenated(arrays: Sequence[NDArray[Any]], axis: int, block: int = 256) -> NDArray[Any]:
-    """Concatenates arrays. Blocks of rows whose bits are all zero are not written: weights that are zeros take no memory.
-
-    So a model of many gigabytes is planned by the sizes of its weights alone.
-    """
-    shape = list(arrays[0].shape)
-    shape[axis] = sum(a.shape[axis] for a in arrays)
-    result, at = np.zeros(shape, arrays[0].dtype), 0
-    for array in arrays:
-        part = result[(slice(None),) * axis + (slice(at, at := at + array.shape[axis]),)]
-        for begin in range(0, len(array), block):
-            piece = array[begin : begin + block]
-            if not piece.flags.c_contiguous or piece.view(np.bool_).any():
-                part[begin : begin + block] = piece
-    return result
 
 
 def _is_matrix(value: SSAValue) -> bool:

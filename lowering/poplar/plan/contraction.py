@@ -260,6 +260,8 @@ class Candidates:
         gathered = self.gathered()
         moved = (x + w) * np.minimum(_product(self.parts) / target.tiles, 1) + gathered  # of a tile, on the mean
         steps = 1 + np.where(self.depth > 1, stages(self.depth, self.outputs, target), 0)
+        if target.tiles == 1:  # all of it is there
+            return np.zeros(len(self.depth)), steps * float(family(target).launch(1, target))
         exchange = x / rate + (w + gathered) / target.exchange_bytes + self.traffic * moved
         return exchange, steps * (family(target).launch(1, target) + target.exchange_setup_cycles)
 

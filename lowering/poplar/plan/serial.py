@@ -71,8 +71,6 @@ def split_serially(
             best, cuts = (GAIN * whole.cycles, "", 1), ("rows",)
         for cut in cuts:
             best = min((best, *_priced(op, shape, element, graph.machine, cut, own, traffic)), key=lambda f: (f[0], f[2]))
-            if best[2] > 1 and constant[w] and isinstance(op, MatMulOp):
-                break  # steps over rows share resident weights
         _, cut, steps = best
         if steps > 1:
             names.in_steps(op, cut, steps, replace_by_steps(op, cut, steps))

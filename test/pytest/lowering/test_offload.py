@@ -1,6 +1,9 @@
 """Models that are too big for their tiles: they run by way of memory outside, or say what is too much."""
 
+import itertools
+import random
 import re
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -9,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import populus
 from benchmarks.models import LIGHT, randomised
-from populus.dialects.poplar import ConstOp, CopyOp, FamilyOp, StorageOp
+from populus.dialects.poplar import CallOp, ConstOp, CopyOp, FamilyOp, StorageOp
 from populus.dialects.poplar.memory import storage_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.pipeline import Pipeline
@@ -146,6 +149,86 @@ def test_fast_plans_of_a_model_that_nearly_fills_the_tiles_load_nothing_from_out
     """Transformed weights and resident copies once took the room of others, which were then loaded in each run."""
     program = populus.compile(randomised(LIGHT / "light_vgg19.onnx"), target="bow", optimise="cycles")
     assert not [op for op in program.module("poplar").walk() if isinstance(op, StorageOp) and op.outside is not None]
+
+
+ARRAY = """
+from populus.dialects.poplar.machine import machine
+
+MACHINE = machine(
+    kind="mesh", name="array", tiles=1, grid=(1, 1), tile_bytes=8 << 20, clock_hz=1e9, launch_cycles=0, signal_cycles=1,
+    unicast_bytes=128.0, row_bytes=128.0, column_bytes=128.0, multicast_cycles=1, issue_cycles=0, dram_size=8 << 30, dram_tile_bytes=32.0,
+    dram_read_bytes=32.0, dram_write_bytes=32.0, dram_stream_bytes=32.0, dram_cycles=1, matrix_macs=1024, formats=("f32",),
+    phases={"f32": 1}, sub_block=16, unpack_bytes=(1024.0, 1024.0), pack_bytes=1024.0,
+)
+"""
+
+
+def layers(*sizes: int, rows: int) -> onnx.ModelProto:
+    """Products of `rows` rows by constants of integers, each with a Relu."""
+    nodes, weights, x = [], [], "x"
+    for i, shape in enumerate(itertools.pairwise(sizes)):
+        w = np.random.default_rng(i).integers(-1, 2, shape).astype("f4")
+        weights.append(numpy_helper.from_array(w, f"w{i}"))
+        nodes += [helper.make_node("MatMul", [x, f"w{i}"], [f"p{i}"], name=f"p{i}"), helper.make_node("Relu", [f"p{i}"], [f"a{i}"])]
+        x = f"a{i}"
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, n]) for name, n in (("x", sizes[0]), (x, sizes[-1]))]
+    graph = helper.make_graph(nodes, "layers", info[:1], info[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def on_array(model: onnx.ModelProto, bytes: int, folder: Path, engine: str = "numpy") -> populus.Program:
+    path = folder / "array.py"
+    path.write_text(ARRAY)
+    return populus.compile(model, target=f"array, tile_bytes={bytes}", load=[path], engine=engine, cache=False)
+
+
+def loads(program: populus.Program) -> list[str]:
+    """Lists the constants that copies bring from outside."""
+    copies = (op for op in program.module("poplar").walk() if isinstance(op, CopyOp))
+    return [source.label.data for op in copies if isinstance(source := storage_of(op.src), ConstOp)]
+
+
+@pytest.mark.parametrize("sizes", [(128, 256, 512, 384), (256, 512, 384, 512), (384, 256, 384)])
+def test_each_constant_that_waits_outside_is_loaded_once_for_all_steps_in_turn(sizes, tmp_path):
+    model = layers(*sizes, rows=64)
+    total = 4 * (sum(a * b for a, b in itertools.pairwise(sizes)) + 64 * sum(sizes))
+    roomy = on_array(model, 2 * total, tmp_path)
+    assert not loads(roomy)
+    x = {"x": np.random.default_rng(9).integers(-2, 3, (64, sizes[0])).astype("f4")}
+    expected = roomy.run(x)
+    steps = 0
+    for eighths in (4, 6, 7):
+        small = on_array(model, eighths * total // 8, tmp_path, "strict")
+        found = loads(small)
+        assert found
+        assert len(found) == len(set(found))
+        products = [op for op in small.module("poplar").walk() if isinstance(op, FamilyOp) and op.codelet.data == "matmul"]
+        steps += len(products) - len(sizes) + 1
+        assert all(small.run(x)[name].tobytes() == e.tobytes() for name, e in expected.items())
+    assert steps > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_tile_of_more_memory_takes_no_more_cycles(seed, tmp_path):
+    """By the model, for drawn layers: half of what they need, three quarters, all of it."""
+    rng = random.Random(seed)
+    rows, sizes = rng.choice([16, 64, 128]), [rng.choice([128, 256, 384, 512]) for _ in range(rng.randint(3, 5))]
+    model = layers(*sizes, rows=rows)
+    total = 4 * (sum(a * b for a, b in itertools.pairwise(sizes)) + rows * sum(sizes))
+    cycles = [on_array(model, quarters * total // 4, tmp_path).profile().summary["cycles"] for quarters in (2, 3, 4, 6)]
+    assert cycles == sorted(cycles, reverse=True)
+
+
+def test_a_function_whose_arguments_exceed_the_tiles_is_inlined_and_the_places_stay():
+    """Ten layers, which are calls of one function where its weights fit."""
+    model = layers(*[64] * 61, rows=8)
+    kinds, profiles = [], []
+    for bytes in (1 << 20, 4096 + 40 * 1024):
+        program = populus.compile(model, target=f"gc200, tile_bytes={bytes}", tiles=4)
+        kinds.append(any(isinstance(op, CallOp) for op in program.module("poplar").walk()))
+        profiles.append({step.place for step in program.profile().steps})
+    assert kinds == [True, False]
+    assert {f"p{i}" for i in range(60)} <= {name for place in profiles[1] for name in re.findall(r"p\d+", place)}
 
 
 def test_training_steps_are_the_same_with_weights_outside():

@@ -16,6 +16,7 @@ from helpers.effort import effort
 from populus.dialects.base.tensor_op import integers
 from populus.dialects.poplar import CallOp, ExecuteOp, GraphOp, RepeatOp, StorageOp, StreamInOp, StreamOutOp, TensorType, VarOp
 from populus.dialects.poplar.memory import SliceOp, storage_of, view_of
+from populus.dialects.poplar.overlap import covered
 from populus.dialects.poplar.partition import Grid
 from populus.dialects.poplar.types import GridAttr
 from populus.dialects.poplar.view import View
@@ -141,6 +142,43 @@ FRONT = (
     'poplar.execute "c" { poplar.family @map {expr = #expr.fn<_1>} for (i = 8 in 2) on (i) '
     "in x1 = %a[i] : !poplar.tensor<16xf32> out y = %c[i] : !poplar.tensor<16xf32> }\n"
 )
+
+
+PART = "%{0} = poplar.slice %{1}[{2}:{3}] : !poplar.tensor<16xf32> -> !poplar.tensor<{4}xf32>\n"
+
+
+@pytest.mark.parametrize(("read", "held"), [((0, 8), False), ((2, 6), False), ((4, 9), True), ((8, 16), True)])
+def test_a_part_is_needed_from_before_unless_it_was_written(read: tuple[int, int], held: bool):
+    """The pieces 0:4 and 4:8 are written; a part of both is read; the other half is written last."""
+    body = [var("x"), var("a"), var("p", 2), stream_in("x")]
+    for name, begin, end in (("low", 0, 4), ("high", 4, 8), ("rest", 8, 16), ("read", *read)):
+        body.append(PART.format(name, "a", begin, end, end - begin))
+    body += [f'poplar.stream_in "{n}" to %{n} : !poplar.tensor<4xf32>\n' for n in ("low", "high")]
+    body += [f'poplar.stream_out %read to "read" : !poplar.tensor<{read[1] - read[0]}xf32>\n']
+    body += ['poplar.stream_in "rest" to %rest : !poplar.tensor<8xf32>\n', stream_out("a"), stream_out("x")]
+    spans = all_spans("".join(body))
+    assert spans["a"] == ((0, 6) if held else (1, 5),)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_pieces_cover_a_view_as_their_elements_say(seed: int):
+    rng = random.Random(seed)
+    base = tuple(rng.randint(1, 4) for _ in range(3))
+    count = int(np.prod(base))
+
+    def drawn() -> View:
+        low = [rng.randrange(n) for n in base]
+        high = [rng.randint(a + 1, n) for a, n in zip(low, base)]
+        return View.whole(base).slice(low, high, [rng.randint(1, 2) for _ in base]).dim_shuffle(rng.sample(range(3), 3))
+
+    pieces, view = [drawn() for _ in range(rng.randint(1, 5))], drawn()
+    elements = np.arange(count).reshape(base)
+
+    def shown(v: View) -> set[int]:
+        strides = [s * elements.itemsize for s in v.strides]
+        return set(np.lib.stride_tricks.as_strided(elements.reshape(-1)[v.offset :], v.shape, strides).reshape(-1).tolist())
+
+    assert covered(view, pieces) == (shown(view) <= set().union(*map(shown, pieces)))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 import populus as populus_api
 from benchmarks.decoders import decoder
 from benchmarks.mesh_models import Decoder
-from populus.lowering.popart.patterns.products import concatenated
+from populus.dialects.support.sparse_arrays import concatenated
 from populus.tools.weightless import LEAST, PAGE, without_weights
 
 

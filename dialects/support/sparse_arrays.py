@@ -1,0 +1,54 @@
+"""Copies of arrays that write no zeros: weights that are zeros, in a file without data, take no memory.
+
+So a model of many gigabytes is planned by the sizes of its weights alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from populus.dialects.support.mmap_file import mapped
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BLOCK = 1 << 20  # elements that are looked at together, and are written if one is not zero
+
+
+def contiguous(array: NDArray[Any]) -> NDArray[Any]:
+    """Returns an array in C order: itself, or a copy."""
+    return array if array.flags.c_contiguous else concatenated([array], 0)
+
+
+def concatenated(arrays: Sequence[NDArray[Any]], axis: int, block: int = BLOCK) -> NDArray[Any]:
+    """Concatenates arrays. `block`: elements, of which those whose bits are all zero are not written."""
+    import numpy as np
+
+    shape = list(arrays[0].shape)
+    shape[axis] = sum(a.shape[axis] for a in arrays)
+    result, at = np.zeros(shape, arrays[0].dtype), 0
+    for array in arrays:
+        part = result[(slice(None),) * axis + (slice(at, at := at + array.shape[axis]),)]
+        for where, piece in blocks(array, block):
+            if piece.view(np.bool_).any():
+                part[where] = piece
+    return result
+
+
+def blocks(array: NDArray[Any], block: int = BLOCK) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+    """Yields pieces of an array in C order, each with its place. Pages of a file are given back when their piece was read."""
+    import numpy as np
+
+    file = mapped(array)
+    axis = next((d for d, n in enumerate(array.shape) if n > 1), 0)
+    if array.ndim == 0 or array.size == 0:
+        yield (), np.ascontiguousarray(array)
+        return
+    rows = max(block * array.shape[axis] // array.size, 1)
+    for begin in range(0, array.shape[axis], rows):
+        where = (*(slice(None),) * axis, slice(begin, begin + rows))
+        piece = array[where]
+        if file is not None:
+            file.touch(piece.nbytes)
+        yield where, np.ascontiguousarray(piece)
