@@ -11,7 +11,7 @@ from typing import Any
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.stablehlo.quantized_types import readable
-from populus.lowering.stablehlo.refinement import NOTHING, Given, main_of, refined
+from populus.lowering.stablehlo.refinement import NOTHING, Given, main_of, open_places, refined
 
 BYTECODE = b"ML\xefR"
 PLACE = "populus.place"
@@ -49,12 +49,8 @@ def read_by_jaxlib(content: bytes, name: str, given: Given = NOTHING) -> Any:
     except ImportError:
         kind = "bytecode" if content.startswith(BYTECODE) else "sizes are given" if given else "StableHLO in its pretty form"
         raise PopulusError(f"{name}: {kind}; {INSTALL}") from None
-    context = new_context()
     try:
-        if content.startswith(BYTECODE):
-            module = _portable(context, stablehlo, content, name) or ir.Module.parse(content, context)
-        else:
-            module = ir.Module.parse(readable(content.decode()), context)
+        module = _parsed(ir, stablehlo, content, name)
         if (main := main_of(module)) is not None and (given or any("?" in str(a.type) for a in main.regions[0].blocks[0].arguments)):
             module = refined(ir, module, _input_names(main), given)
     except PopulusError as error:
@@ -62,6 +58,33 @@ def read_by_jaxlib(content: bytes, name: str, given: Given = NOTHING) -> Any:
     except (ir.MLIRError, ValueError) as error:
         raise PopulusError(_message(str(error), name)) from None
     return module
+
+
+def _parsed(ir: Any, stablehlo: Any, content: bytes, name: str) -> Any:
+    """Reads any form as a module of jaxlib, as it is."""
+    context = new_context()
+    if content.startswith(BYTECODE):
+        return _portable(context, stablehlo, content, name) or ir.Module.parse(content, context)
+    return ir.Module.parse(readable(content.decode()), context)
+
+
+def open_types(content: bytes, name: str) -> tuple[dict[str, str], list[str]] | None:
+    """Gives the texts of types of @main, of inputs by name and of results, if an input has an open dimension; else None.
+
+    None too for what jaxlib cannot read, or without it: `generic_text` says why.
+    """
+    if not content.startswith(BYTECODE) and re.search(rb"tensor<[^>]*\?", content) is None:
+        return None
+    try:
+        ir, stablehlo = _mlir("ir"), _mlir("dialects.stablehlo")
+        module = _parsed(ir, stablehlo, content, name)
+    except (ImportError, ValueError, PopulusError):
+        return None
+    if (main := main_of(module)) is None:
+        return None
+    inputs = dict(zip(_input_names(main), (str(a.type) for a in main.regions[0].blocks[0].arguments), strict=True))
+    results = [str(t) for t in ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).results]
+    return (inputs, results) if any(map(open_places, inputs.values())) else None
 
 
 def printed(module: Any) -> str:

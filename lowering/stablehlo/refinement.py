@@ -6,7 +6,7 @@ Shapes inside follow by jaxlib's passes, which check the producer's assertions a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from io import BytesIO
@@ -54,6 +54,21 @@ def open_sizes(type: str) -> tuple[list[int], str, list[int | None]] | None:
     return sizes, str(found[2]), bounds
 
 
+def open_places(type: str) -> list[int]:
+    """Lists the dimensions of a type that are open."""
+    found = open_sizes(type)
+    return [] if found is None else [d for d, size in enumerate(found[0]) if size < 0]
+
+
+def check_sizes(given: Given, dimensions: Collection[str]) -> None:
+    """Raises PopulusError for the size of a dimension that is not open, and for a range."""
+    for name, size in given.sizes.items():
+        if name not in dimensions:
+            raise PopulusError(f"there is no open dimension '{name}'{did_you_mean(name, dimensions)}")
+        if not isinstance(size, int):
+            raise PopulusError(f"dimension '{name}' is {size[0]}..{size[1]}; one number is expected for a program of StableHLO")
+
+
 def refined(ir: Any, module: Any, names: list[str], given: Given) -> Any:
     """Gives the module of jaxlib with the types of @main's arguments made static, those that have values removed, and all that follows.
 
@@ -61,12 +76,7 @@ def refined(ir: Any, module: Any, names: list[str], given: Given) -> Any:
     """
     context = module.context
     arguments = list(main_of(module).regions[0].blocks[0].arguments)
-    dimensions = {f"{n}.{d}" for n, a in zip(names, arguments) for d, size in enumerate((open_sizes(str(a.type)) or [[]])[0]) if size < 0}
-    for name, size in given.sizes.items():
-        if name not in dimensions:
-            raise PopulusError(f"there is no open dimension '{name}'{did_you_mean(name, dimensions)}")
-        if not isinstance(size, int):
-            raise PopulusError(f"dimension '{name}' is {size[0]}..{size[1]}; one number is expected for a program of StableHLO")
+    check_sizes(given, {f"{n}.{d}" for n, a in zip(names, arguments) for d in open_places(str(a.type))})
     for name in given.values:
         if name not in names:
             raise PopulusError(f"there is no input '{name}' to give a value to{did_you_mean(name, names)}")

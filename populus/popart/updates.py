@@ -93,9 +93,7 @@ class Update:
     `compile`: compiles a module. `copies`: the replicas, whose gradients meet in it. `parts`: what their sum is divided by.
     """
 
-    def __init__(
-        self, optimizer: Optimizer, weights: Arrays, compile: Callable[[ModuleOp], Program], copies: int = 1, parts: int = 1
-    ):
+    def __init__(self, optimizer: Optimizer, weights: Arrays, compile: Callable[[ModuleOp], Program], copies: int = 1, parts: int = 1):
         self.weights, self.kind = tuple(weights), _kind(optimizer)
         self.state = begun(optimizer, weights)
         self.program = compile(module_of(optimizer, weights, copies, parts))

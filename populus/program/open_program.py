@@ -81,7 +81,7 @@ class OpenProgram(Program):
         self.specialise = specialise
         self.compilations = 0  # so far
         self.ran: Key | None = None  # of the program that ran last
-        self._refusal = "asked for" if options.exact else ""
+        self._refusal = "asked for" if options.exact else "" if source.open is None else "a program of StableHLO"
         self._refused: set[Key] = set()  # ranges that do not fit the machine
         self._seen: dict[Shapes, Key] = {}  # the program that runs of these shapes use
         self._kept: OrderedDict[Key, _Place] = OrderedDict()  # by last use
@@ -117,6 +117,8 @@ class OpenProgram(Program):
 
     def build(self, progress: Callable[[int, str], None] | None = None) -> None:
         """Reads the model; compiling waits until sizes are known. Raises PopulusError."""
+        if self.source.open is not None:  # its types were read
+            return
         self.source.module(self.source.context())
 
     def sized(self, **sizes: int) -> Program:
@@ -224,8 +226,8 @@ class OpenProgram(Program):
 
     def run_at(self, level: str, inputs: Mapping[str, Any]) -> Arrays:
         """Runs one level and gives its outputs. Raises PopulusError for inputs that do not match the model, and sizes that disagree."""
-        assert self.source.opened is not None, self.source
-        inputs = as_rows(self.source.opened.maps, inputs)
+        if self.source.opened is not None:
+            inputs = as_rows(self.source.opened.maps, inputs)
         key, program = self.key_and_program(inputs)
         last = self._kept.get(self.ran) if self.ran not in (None, key) else None
         self.ran = key
@@ -305,8 +307,10 @@ class OpenProgram(Program):
 
     def _dimensions(self) -> dict[str, dict[int, str]]:
         """Names the open sizes of inputs and outputs, by position."""
-        assert self.source.opened is not None, self.source
         found = {name: dict(open) for name, open in self.names.items() if open}
+        if self.source.open is not None:
+            return found
+        assert self.source.opened is not None, self.source
         for o in self.source.opened.proto.graph.output:
             named = {d: dimension_name(dimension) for d, dimension in enumerate(o.type.tensor_type.shape.dim)}
             found[o.name] = {d: name for d, name in named.items() if name}
@@ -316,6 +320,8 @@ class OpenProgram(Program):
         return self.program_for(inputs).spread(inputs, orders)
 
     def stated_types(self) -> tuple[dict[str, TensorType[Attribute]], dict[str, Attribute]]:
+        if (open := self.source.open) is not None:
+            return {name: open.inputs[name] for name in self.names}, dict(open.results)
         assert self.source.opened is not None, self.source
         graph, dims, named = self.source.opened.proto.graph, self.source.dims, dimensions(self.source)
 
@@ -347,6 +353,8 @@ def open_dimensions(source: Source) -> dict[str, dict[int, str]]:
 
 def dimensions(source: Source) -> dict[str, dict[int, str]]:
     """Names the dimensions of each input that have no number in the model by position, as `open_dimensions` does."""
+    if source.open is not None:
+        return {name: dict(named) for name, named in source.open.dimensions.items() if name not in source.values}
     if source.opened is None:
         return {}
     proto = source.opened.proto

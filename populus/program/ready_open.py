@@ -1,7 +1,7 @@
 """Models with open dimensions whose programs are ready: that of each bucket of sizes is found, or compiled once and kept.
 
-    key of the model, its options, this package and the CPU -> <key>.open: what a run needs to know to find the program of its sizes
-    key and the sizes of a bucket -> <key of the bucket>.ready, .code, .bin
+key of the model, its options, this package and the CPU -> <key>.open: what a run needs to know to find the program of its sizes
+key and the sizes of a bucket -> <key of the bucket>.ready, .code, .bin
 """
 
 from __future__ import annotations

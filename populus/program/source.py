@@ -19,6 +19,7 @@ from populus.lowering.driver import extensions
 from populus.lowering.driver.files import in_file, read_module
 from populus.lowering.driver.phases import LEVELS
 from populus.lowering.stablehlo.refinement import Given
+from populus.program.open_types import OpenTypes, read_open_types
 
 if TYPE_CHECKING:
     import onnx
@@ -36,6 +37,7 @@ class Source:
 
     `opened`: the ONNX model as it was read once, whose modules share their constants. Without it, each call reads the model.
     `values`: the inputs that are constants. `bounds`: the most iterations of Loops, by name.
+    `open`: the types of a program of StableHLO with open dimensions.
     """
 
     model: Model
@@ -44,14 +46,17 @@ class Source:
     opened: OpenedModel | None = None
     values: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, "NDArray[Any]"])
     bounds: Mapping[str, int] = field(default_factory=dict[str, int])
+    open: OpenTypes | None = None
 
     def once(self) -> Source:
-        """Gives a source that reads the ONNX model now and never again; itself if there is no such model.
+        """Gives a source that reads the ONNX model now and never again; of a program of StableHLO, its open types.
 
         Raises PopulusError if it cannot be read.
         """
         if isinstance(self.model, ModuleOp):
             return self
+        if isinstance(self.model, str | os.PathLike) and Path(self.model).suffix == ".mlir" and Path(self.model).is_file():
+            return replace(self, open=read_open_types(self.model, self.dims))
         if isinstance(self.model, str | os.PathLike) and (Path(self.model).suffix != ".onnx" or not Path(self.model).exists()):
             return self
         from populus.lowering.onnx.importer.opened import OpenedModel

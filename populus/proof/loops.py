@@ -140,9 +140,7 @@ def _tried(
     return finals, [_table(terms, known, row, shape, False) for row, shape in zip(made, rows, strict=True)]
 
 
-def _new(
-    terms: Terms, trips: int | None, conditional: bool, parts: Sequence[Part], body: Body
-) -> tuple[Recurrence, tuple[Role, ...]]:
+def _new(terms: Terms, trips: int | None, conditional: bool, parts: Sequence[Part], body: Body) -> tuple[Recurrence, tuple[Role, ...]]:
     """Makes a recurrence of a loop: what is no index and no table of rows is a state if it has a first value, else stale."""
     number = len(terms.loops)
     known = Recurrence(trips, conditional, terms.input((number,), (), False, "turn"), [], [])

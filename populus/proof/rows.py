@@ -26,9 +26,7 @@ def whitened(t: Terms, x: Pieces, full: Set, to_row: Map, count: int, epsilon: f
     return t.elementwise(expr.Arg(1) / expr.Arg(2), full, [centred, t.seen(root, to_row)], True)
 
 
-def moments(
-    t: Terms, x: Pieces, full: Set, to_row: Map, count: int, epsilon: float, centre: bool = True
-) -> tuple[Pieces, Pieces, Pieces]:
+def moments(t: Terms, x: Pieces, full: Set, to_row: Map, count: int, epsilon: float, centre: bool = True) -> tuple[Pieces, Pieces, Pieces]:
     """Makes x - mean, and of each row the mean and sqrt(variance + epsilon); without `centre`, the mean is 0."""
     _1, _2 = expr.Arg(1), expr.Arg(2)
     rows = to_row.range()

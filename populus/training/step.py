@@ -268,9 +268,7 @@ class Programs:
             pipeline = pipeline.remove(name)
         return compiled(module, self._options.compiling(pipeline, None))
 
-    def run(
-        self, inputs: Mapping[str, Any], batch: int, held: Sequence[Arrays], scalars: Arrays, seed: tuple[int, int]
-    ) -> list[Ran]:
+    def run(self, inputs: Mapping[str, Any], batch: int, held: Sequence[Arrays], scalars: Arrays, seed: tuple[int, int]) -> list[Ran]:
         """Runs one update on inputs and labels, of which each replica has an equal part of each batch; gives those of the replicas here.
 
         `batch`: that of all replicas. `held`: weights and states of the replicas here.

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 Hook: TypeAlias = "Callable[[PopartOp], None]"
 
 
-
 class Builder:
     """A graph under construction: inputs, constants, calls of ops, outputs. `module()` gives it at the popart level.
 

@@ -73,9 +73,7 @@ def shape_of_contraction(op: MatMulOp | ConvolutionOp, partials: str = "") -> Co
     out_all, ic, *kernel = shape_of(op.w.type)
     groups = op.groups
     block = block_of(op.w)
-    return Contraction(
-        groups, batch, out_all // groups, ic, tuple(windows), tuple(kernel), tuple(ints(op.strides)), partials, block
-    )
+    return Contraction(groups, batch, out_all // groups, ic, tuple(windows), tuple(kernel), tuple(ints(op.strides)), partials, block)
 
 
 def block_of(operand: SSAValue) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import populus
+from populus.program.open_program import OpenProgram
 
 jax = pytest.importorskip("jax", reason="JAX is an extra")
 jnp = jax.numpy
@@ -58,6 +59,33 @@ def test_a_program_of_symbolic_shapes_gives_what_jax_gives(size, exported, tmp_p
         np.testing.assert_allclose(a, b, rtol=2e-6)
 
 
+def test_a_program_of_open_sizes_takes_the_sizes_that_inputs_bring(exported, tmp_path):
+    program = populus.compile(written(exported.mlir_module_serialized, tmp_path), tiles=4, engine="numpy")
+    assert isinstance(program, OpenProgram) and program.sizes == "exact: a program of StableHLO"
+    assert str(program.signature).startswith("(arg0: f32[arg0.0, 4], arg1: f32[4, 3]) -> (output_0: f32[?, ")
+    for size in (1, 5, 2, 5):
+        x, w = (RANDOM.normal(size=s).astype(np.float32) for s in ((size, 4), (4, 3)))
+        found = program.run({"arg0": x, "arg1": w})
+        for a, b in zip(found.values(), softmax_of_pairs(x, w), strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-6)
+    assert program.compilations == 3
+    with pytest.raises(populus.PopulusError, match="sizes do not fit: Input shapes do not match the polymorphic shapes"):
+        program.run({"arg0": np.zeros((0, 4), np.float32), "arg1": np.zeros((4, 3), np.float32)})
+
+
+def test_a_size_that_an_input_brings_is_within_its_bound(tmp_path):
+    program = populus.compile(written(BOUNDED, tmp_path), tiles=2, engine="numpy")
+    np.testing.assert_array_equal(program.run(np.ones((5, 2), np.float32))["output_0"], -np.ones((5, 2)))
+    with pytest.raises(populus.PopulusError, match=r"dimension 'arg0.0' is 6; 0 to 5 is expected"):
+        program.run(np.ones((6, 2), np.float32))
+
+
+def test_an_open_program_is_refused_where_one_size_is_needed(tmp_path):
+    program = populus.compile(written(BOUNDED, tmp_path), tiles=2)
+    with pytest.raises(populus.PopulusError, match=r"state the size of dimension 0, as dims={'arg0.0': 8}"):
+        program.module("poplar")
+
+
 def test_an_input_that_states_a_size_is_a_value(tmp_path):
     program = populus.compile(written(STATED, tmp_path), dims={"arg1.0": 3}, values={"arg0": 3}, tiles=2, engine="strict")
     assert list(program.signature.inputs) == ["arg1"]
@@ -72,7 +100,6 @@ def test_a_size_within_its_bound_runs(tmp_path):
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
-        (STATED, {}, r"input 'arg1' is tensor<\?x4xf32>; state the size of dimension 0, as dims={'arg1.0': 8}"),
         (STATED, {"dims": {"arg1.1": 3}}, "there is no open dimension 'arg1.1'; did you mean 'arg1.0'"),
         (STATED, {"dims": {"arg1.0": (1, 4)}}, r"dimension 'arg1.0' is 1\.\.4; one number is expected"),
         (STATED, {"dims": {"arg1.0": 3}}, r"dynamic_iota: its result is tensor<\?x4xf32>.*state an input of it by values="),
