@@ -157,13 +157,12 @@ def verdict(name: str, right: Known) -> str:
         return f"refused: {error}"
     except Exception as error:
         return f"crashed: {type(error).__name__}: {error}"
-    how = "not decided" if {*open_} - {*right.open} else "proved"
     try:
         if why := difference(right.outputs, outputs(module)):
-            return f"missed: {how}, but {why}"
+            return f"missed: {'not decided' if open_ else 'proved'}, but {why}"
     except Exception as error:
         return f"crashed: {type(error).__name__}: {error}"
-    return "another program" if how == "proved" else "not decided"
+    return "not decided" if {*open_} - {*right.open} else "another program"
 
 
 def judged(programs: dict[str, Known], every: bool) -> list[str]:
