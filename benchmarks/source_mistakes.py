@@ -42,7 +42,8 @@ MISTAKES = (
     ),
     *_of(
         "runtime/liveness.py", (MEMORY, CONTROL),
-        ("if variable not in self.written:\n            self.needs", "if variable in self.written:\n            self.needs"),
+        ("if pieces is None or not covered(view, pieces.near(view)):", "if pieces is None:"),
+        ("if variable in self.written or variable in self.needs:", "if variable in self.touched:"),
         ("if not whole or variable in self.written:", "if variable in self.written:"),
         ("if all(disjoint(view, piece) for piece in pieces.near(view)):", "if True:"),
         ("        if surely:\n            self.written |= other.written", "        if True:\n            self.written |= other.written"),
@@ -198,7 +199,7 @@ MISTAKES = (
     *_of("runtime/exchange/images.py", (EXCHANGE,), ("member & (readers == 1)", "member & (readers >= 1)")),
     *_of(
         "runtime/engine/native/kernels/tables.py", ("tools/test_bad_texts.py", f"{CODELETS} -k refuses_an_index"),
-        ("icmp uge i64 {index}, {n}", "icmp ugt i64 {index}, {n}"),
+        ("icmp uge i64 {i}, {n}", "icmp ugt i64 {i}, {n}"),
     ),
     *_of(
         "runtime/engine/native/kernels/rows.py", (f"{NATIVE} -k form_is_native", GRAPHS),

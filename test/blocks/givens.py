@@ -299,8 +299,14 @@ def sized_stablehlo() -> None:
     Path("model.mlir").write_text(text + moved)
 
 
+def open_batch() -> None:
+    """Gives that program, and a batch for it."""
+    open_stablehlo()
+    np.savez("batch.npz", arg0=np.ones((7, 4), np.float32))
+
+
 def web() -> None:
-    """Gives a model with two caches, whose inputs have open sizes."""
+    """Gives a model with two caches, whose inputs have open sizes, and one of open batch and length."""
     nodes, past, present = [helper.make_node("Gather", ["table", "input_ids"], ["h"], name="embed")], [], []
     for kind in ("key", "value"):
         nodes.append(helper.make_node("Concat", [f"past_{kind}", "h"], [f"present_{kind}"], name=kind, axis=1))
@@ -309,6 +315,10 @@ def web() -> None:
     nodes.append(helper.make_node("ReduceSum", ["present_key"], ["logits"], name="sum"))
     ids = value("input_ids", ["batch", "cur"], TensorProto.INT64)
     saved("gpt.onnx", nodes, [ids, *past], [value("logits", [1, 1, 1]), *present], {"table": (30, 8)})
+    words = value("input_ids", ["batch", "length"], TensorProto.INT64)
+    embed = helper.make_node("Gather", ["table", "input_ids"], ["h"], name="embed")
+    norm = helper.make_node("Softmax", ["h"], ["y"], name="norm", axis=1)
+    saved("bert.onnx", [embed, norm], [words], [value("y", ["batch", "length", 8])], {"table": (30, 8)})
 
 
 def fuzz() -> None:

@@ -139,6 +139,7 @@ PAGES: dict[str, Page] = {
         given=givens.stablehlo,
         needs=("jax", "sklearn"),
         before={
+            "--inputs batch.npz": givens.open_batch,
             "--dim arg0.0=5": givens.open_stablehlo,
             "--dim arg1.0=5": givens.sized_stablehlo,
             "populus export model": givens.one_model,
