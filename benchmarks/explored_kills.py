@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     """Prints how many points each killed run had, and whether the last one gave the same bytes; status 1 if it did not."""
     kills, seed = (int(arguments[i]) if len(arguments) > i else default for i, default in enumerate((20, 0)))
     draw = random.Random(seed)
-    with TemporaryDirectory() as name:
+    with TemporaryDirectory() as name, (Path(name) / "stderr").open("w+b") as errors:
         folder = Path(name)
         subprocess.run(command(folder, "whole.json"), check=True, capture_output=True)
         log = folder / "log.jsonl"
@@ -42,17 +42,16 @@ def main(arguments: list[str]) -> int:
             process = subprocess.Popen(
                 command(folder, "part.json", "--log", str(log), *more),
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
+                stderr=errors,
                 start_new_session=True,
             )
             until = points(log) + draw.randrange(1, 11)
             while process.poll() is None and points(log) < until:
                 sleep(0.002)
             sleep(draw.uniform(0, 0.05))  # somewhere between two points
-            process.send_signal(draw.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT)))
-            said = process.communicate()[1].decode()
-            if process.returncode == 1:
-                raise RuntimeError(f"a resumed run refused its log: {said}")
+            process.send_signal(which := draw.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT)))
+            if process.wait() != (-which if which == signal.SIGKILL else 128 + which):
+                raise RuntimeError(f"{which.name} did not end a run: status {process.returncode}, {(folder / 'stderr').read_text()}")
             there.append(points(log))
         resumed = ["--resume"] if log.exists() else []
         subprocess.run(command(folder, "part.json", "--log", str(log), *resumed), check=True, capture_output=True)

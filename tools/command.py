@@ -335,6 +335,7 @@ def _terminable() -> Generator[None, None, None]:
     """Makes SIGTERM raise Terminated, so that half-written files are removed. The second one ends the process at once.
 
     It stays as it is in other threads, where somebody handles it, and for ranks of MPI: they wait outside of Python for each other.
+    Python only prints what a handler raises in a destructor or in a hook of a fork. Such a signal, or Ctrl-C, comes again.
     """
     ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if not ours or _launched():
@@ -345,10 +346,24 @@ def _terminable() -> Generator[None, None, None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise Terminated
 
+    def dropped(what: sys.UnraisableHookArgs) -> None:
+        number = {Terminated: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}.get(what.exc_type)
+        if number is None:
+            other(what)
+            return
+        if number is signal.SIGTERM:
+            signal.signal(number, stop)
+        again = threading.Timer(0.01, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+
+    other = sys.unraisablehook
     signal.signal(signal.SIGTERM, stop)
+    sys.unraisablehook = dropped
     try:
         yield
     finally:
+        sys.unraisablehook = other
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 

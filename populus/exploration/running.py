@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from copy import copy
+from threading import Thread
+from time import sleep
 from typing import Any, Self, TypeAlias
 
 from populus.dialects.support.diagnostics import PopulusError
@@ -39,9 +41,17 @@ def _worker(numbers: Sequence[int]) -> list[Point]:
     return [weighed(_BENCH[0], number) for number in numbers]
 
 
-def _begin() -> None:
+def _begin(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the first one ends the others
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """Ends a worker soon after the process that began it, if that was killed: its own ends of the pool's pipes keep them open."""
+    while os.getppid() == parent:
+        sleep(0.5)
+    os._exit(1)
 
 
 class Runner:
@@ -97,7 +107,7 @@ class Runner:
             numbers = numbers[1:]
             _BENCH[:] = [self.bench]
             context = multiprocessing.get_context("fork")
-            self._pool = ProcessPoolExecutor(self.processes, mp_context=context, initializer=_begin)
+            self._pool = ProcessPoolExecutor(self.processes, mp_context=context, initializer=_begin, initargs=(os.getpid(),))
         yield from self._parallel(numbers)
 
     def _parallel(self, numbers: Sequence[int]) -> Iterator[Point]:

@@ -523,3 +523,37 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 other.join()
 """)
     assert outcome.split() == ["0"]
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_whose_exception_python_drops_comes_again(name, status):
+    outcome = in_a_process(f"""
+import os, time
+from populus.tools.command import reporting
+class Dying:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{name})
+        while True: time.sleep(0.001)  # until the handler raises, which Python only prints
+def body(args):
+    Dying()
+    while True: time.sleep(0.001)
+print(reporting("tool", [], body))
+""")
+    assert outcome.split() == [str(status)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_workers_of_an_exploration_end_with_the_process_that_began_them():
+    """They have its output open: it is at its end once they are gone."""
+    outcome = in_a_process("""
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from populus.exploration.running import _begin
+if (child := os.fork()) == 0:
+    pool = ProcessPoolExecutor(2, mp_context=get_context("fork"), initializer=_begin, initargs=(os.getpid(),))
+    pool.submit(os.getpid).result()
+    os.kill(os.getpid(), signal.SIGKILL)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""")
+    assert outcome.split() == ["-9"]
