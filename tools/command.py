@@ -347,7 +347,7 @@ def _terminable() -> Generator[None, None, None]:
         raise Terminated
 
     def dropped(what: sys.UnraisableHookArgs) -> None:
-        number = {Terminated: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}.get(what.exc_type)
+        number = numbers.get(what.exc_type)
         if number is None:
             other(what)
             return
@@ -357,6 +357,7 @@ def _terminable() -> Generator[None, None, None]:
         again.daemon = True
         again.start()
 
+    numbers: dict[type[BaseException], signal.Signals] = {Terminated: signal.SIGTERM, KeyboardInterrupt: signal.SIGINT}
     other = sys.unraisablehook
     signal.signal(signal.SIGTERM, stop)
     sys.unraisablehook = dropped
