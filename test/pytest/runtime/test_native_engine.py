@@ -338,16 +338,21 @@ def compiled(tmp_path, monkeypatch):
     return made.compiled
 
 
+def kept(tmp_path):
+    """The files of kernels in this cache; that of the CPU is there too if this process had not asked for it before."""
+    return [path for path in (tmp_path / "populus-native").iterdir() if not path.name.startswith("cpu-")]
+
+
 def test_a_second_process_finds_the_objects_of_the_first(tmp_path, monkeypatch):
     assert compiled(tmp_path, monkeypatch) == 1
     assert compiled(tmp_path, monkeypatch) == 0
-    assert len(list((tmp_path / "populus-native").iterdir())) == 2  # the object, and the name of its text
+    assert len(kept(tmp_path)) == 2  # the object, and the name of its text
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-7], lambda b: b"", lambda b: b[:60] + b"X" + b[61:], lambda b: b"something else"])
 def test_a_torn_or_foreign_file_of_the_cache_is_not_taken(tmp_path, monkeypatch, damage):
     compiled(tmp_path, monkeypatch)
-    name, file = sorted((tmp_path / "populus-native").iterdir(), key=lambda path: path.stat().st_size)
+    name, file = sorted(kept(tmp_path), key=lambda path: path.stat().st_size)
     file.write_bytes(damage(file.read_bytes()))
     assert compiled(tmp_path, monkeypatch) == 1
     assert compiled(tmp_path, monkeypatch) == 0
@@ -374,7 +379,7 @@ def test_a_full_disk_or_an_interruption_leaves_nothing_and_the_next_run_goes_on(
         else:
             with pytest.raises(KeyboardInterrupt):
                 compiled(tmp_path, monkeypatch)
-    assert not list((tmp_path / "populus-native").iterdir())
+    assert not kept(tmp_path)
     assert compiled(tmp_path, monkeypatch) == 1
     assert compiled(tmp_path, monkeypatch) == 0
 
@@ -386,7 +391,7 @@ def test_code_for_another_cpu_is_not_taken(tmp_path, monkeypatch):
     other = Library(machine("x86-64"))
     other.load([WORKER])
     assert other.compiled == 1
-    assert len(list((tmp_path / "populus-native").iterdir())) == 4
+    assert len(kept(tmp_path)) == 4
     assert compiled(tmp_path, monkeypatch) == 0
 
 
