@@ -95,6 +95,15 @@ def test_axe_finds_nothing_on_the_page_of_digits(digits: Path, browser: Any, siz
     assert not [(fault["id"], [node["html"] for node in fault["nodes"]]) for fault in found]
 
 
+def drawn(count: int) -> np.ndarray:
+    """The numbers that index.html draws for an input."""
+    seed, found = 1, []
+    for _ in range(count):
+        seed = (seed * 1664525 + 1013904223) % (1 << 32)
+        found.append(np.float32(seed / 2**31 - 1))
+    return np.array(found)
+
+
 @needs_chromium
 def test_a_page_in_one_file_runs_the_program(browser: Any, tmp_path: Path):
     matrix = np.random.default_rng(0).standard_normal((64, 5)).astype(np.float32)
@@ -109,11 +118,7 @@ def test_a_page_in_one_file_runs_the_program(browser: Any, tmp_path: Path):
     page.wait_for_function("document.getElementById('state').textContent.startsWith('ready')")
     assert page.inner_text("#signature") == "x: float32 [1,1,8,8]\n→\ny: float32 [1,5]"
     page.click("#run")
-    seed, drawn = 1, []
-    for _ in range(64):
-        seed = (seed * 1664525 + 1013904223) % (1 << 32)
-        drawn.append(np.float32(seed / 2**31 - 1))
-    expected = np.array(drawn) @ matrix
+    expected = drawn(64) @ matrix
     told = [float(line.split()[-1]) for line in page.inner_text("#out").splitlines()[2:]]
     np.testing.assert_allclose(told, np.sort(expected)[::-1], rtol=1e-4, atol=1e-5)
     assert not problems
@@ -131,11 +136,7 @@ def test_a_page_with_buckets_of_sizes_runs_the_greatest_on_drawn_inputs(browser:
     page.wait_for_selector("#run:not([disabled])")
     assert page.inner_text("#signature") == "x: float32 [n,16], at most [4,16]\n→\ny: float32 [n,3], at most [4,3]"
     page.click("#run")
-    seed, drawn = 1, []
-    for _ in range(64):
-        seed = (seed * 1664525 + 1013904223) % (1 << 32)
-        drawn.append(np.float32(seed / 2**31 - 1))
-    expected = np.sort((np.array(drawn).reshape(4, 16) @ matrix).ravel())[::-1]
+    expected = np.sort((drawn(64).reshape(4, 16) @ matrix).ravel())[::-1]
     told = [float(line.split()[-1]) for line in page.inner_text("#out").splitlines()[2:]]
     np.testing.assert_allclose(told, expected[:5], rtol=1e-4, atol=1e-5)
     assert not problems
