@@ -94,6 +94,8 @@ def sizes(x: Value) -> tuple[int, ...]:
 
 def solved(c: Conversion, a: Value, b: Value, *, left: bool, lower: bool, mode: str, unit: bool) -> Value:
     """Solves `op(a) x = b`, or `x op(a) = b`, of a triangular matrix: row by row of the unknown, each from those that are known."""
+    if 0 in sizes(b):
+        return b
     own = element(b.real if isinstance(b, Pair) else real(b))
     a, b = _mapped(a, c.wide), _mapped(b, c.wide)
     if mode != "NO_TRANSPOSE":
@@ -162,6 +164,8 @@ def cholesky(c: Conversion) -> Value:
 
 def factored(c: Conversion, a: Value, *, lower: bool) -> Value:
     """Gives `l` of `a = l l'`, column by column, each from those before; of a complex matrix, `l` times its adjoint."""
+    if 0 in sizes(a):
+        return a
     own = element(a.real if isinstance(a, Pair) else real(a))
     a = _mapped(a, c.wide)
     if not lower:

@@ -46,6 +46,10 @@ CASES = {
     "qr, wide": (jnp.linalg.qr, drawn(3, 5)),
     "qr, complete": (lambda a: jnp.linalg.qr(a, mode="complete"), drawn(5, 3)),
     "qr, singular": (jnp.linalg.qr, np.triu(SINGULAR)),
+    "inverse, of no rows": (jnp.linalg.inv, drawn(0, 0)),
+    "inverse, of no matrix": (jnp.linalg.inv, drawn(0, 3, 3)),
+    "solve, of no columns": (jnp.linalg.solve, positive(3), drawn(3, 0)),
+    "cholesky, of no rows": (jnp.linalg.cholesky, drawn(2, 0, 0)),
     "qr, of large numbers": (jnp.linalg.qr, drawn(4, 4) * np.float32(1e25)),
 }
 
