@@ -14,9 +14,9 @@ from typing import TextIO, TypeAlias
 
 from populus.tools.command import line_of
 
-SECONDS, BYTES = 20, 4 << 30
+SECONDS, BYTES = 20, 2 << 30
 """The most that one seed may take: seconds of a processor, bytes of address space."""
-FINDINGS = ("alarm", "differs", "disagree", "failed", "lines", "signal", "wrong", "wrongly refused")
+FINDINGS = ("alarm", "differs", "disagree", "failed", "lines", "memory", "signal", "wrong", "wrongly refused")
 LONG = "longer than the limit"
 
 ORACLE = "oracle"
@@ -63,12 +63,12 @@ def _serve(seeds: range, judge: Callable[[int], Outcome], write: int) -> None:
     os.environ["POPULUS_GUARD"] = os.environ["POPULUS_CHECK"] = "1"
     faulthandler.disable()  # the parent reports a signal
     limit = resource.getrlimit(resource.RLIMIT_AS)[1]
-    resource.setrlimit(resource.RLIMIT_AS, (mapped() + BYTES, limit))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     with os.fdopen(write, "w", errors="replace") as out:
         _PARENT[:] = [out]
         for seed in seeds:
+            resource.setrlimit(resource.RLIMIT_AS, (mapped() + BYTES, limit))
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             signal.alarm(20 * SECONDS)  # one that waits for ever; a busy machine may take long for 20 seconds of a processor
             kind, why = contained(judge, seed)
@@ -98,7 +98,7 @@ def contained(judge: Callable[[int], Outcome], seed: int) -> Outcome:
     except Exception as error:
         line = line_of("populus", error)
         if "internal error" not in line:
-            return "refused", line
+            return "memory" if "out of memory" in line else "refused", line
         return "failed", traceback.format_exc(limit=-4)
 
 

@@ -8,10 +8,11 @@ import sys
 from collections import Counter
 from contextlib import suppress
 
+import numpy as np
 import pytest
 
 from fuzz.__main__ import main
-from fuzz.children import FINDINGS, Outcome, asking, outcomes
+from fuzz.children import BYTES, FINDINGS, Outcome, asking, outcomes
 from fuzz.table import TABLE, Fuzzer
 from populus.dialects.support.diagnostics import PopulusError
 
@@ -51,15 +52,17 @@ def ending(seed: int) -> Outcome:
             with suppress(KeyError), asking():
                 raise KeyError("oracle")
             os.kill(os.getpid(), signal.SIGSEGV)
+        case 9:
+            np.empty(BYTES, np.uint8)
         case _:
             return "agrees", "tab\tand\nline"
     return "", ""
 
 
 def test_each_end_of_a_seed_is_told_from_the_others():
-    found = dict(outcomes(range(9), ending))
+    found = dict(outcomes(range(10), ending))
     kinds = [kind for kind, _ in found.values()]
-    assert kinds == ["agrees", "signal", "refused", "refused", "failed", "agrees", "no oracle", "signal", "agrees"]
+    assert kinds == ["agrees", "signal", "refused", "refused", "failed", "agrees", "no oracle", "signal", "agrees", "memory"]
     assert found[0][1] == "tab\tand\nline"
     assert found[1][1] == "SIGSEGV"
     assert found[3][1] == "populus: two lines"

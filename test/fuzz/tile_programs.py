@@ -110,8 +110,6 @@ def _run(module: ModuleOp, engine: str, seed: int) -> dict[str, Array] | str:
         return session.run(arrays)
     except PopulusError as error:
         return str(error)
-    except MemoryError:
-        return "no memory"
 
 
 def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
