@@ -53,7 +53,7 @@ def ending(seed: int) -> Outcome:
                 raise KeyError("oracle")
             os.kill(os.getpid(), signal.SIGSEGV)
         case 9:
-            np.empty(BYTES, np.uint8)
+            np.empty(2 * BYTES, np.uint8)
         case _:
             return "agrees", "tab\tand\nline"
     return "", ""
