@@ -28,7 +28,7 @@ from populus.proof.loops import Part, chosen, looped
 from populus.proof.onnx import defined, has_definition
 from populus.proof.onnx.functions import expanded
 from populus.proof.pieces import over, united
-from populus.proof.report import Undecided
+from populus.proof.report import Undecided, verified
 from populus.proof.terms import Terms
 from populus.proof.trees import Leaf, Pieces, leaves
 
@@ -52,7 +52,9 @@ class Calls:
         return [self.of(v) for v in block.last_op.operands]
 
     def op(self, op: Operation) -> Sequence[Pieces]:
-        """Gives the results of an op: those of before, if it was met with the same operands."""
+        """Gives the results of an op: those of before, if it was met with the same operands. Raises Invalid for one that is refused."""
+        if isinstance(op, FunctionCallOp | Branch | Loop):
+            verified(op)
         match op:
             case ConstantOp():
                 return [self.terms.stored(op.value, shape_of(op.result.type), op.array)]
@@ -67,9 +69,13 @@ class Calls:
             case _:
                 operands = tuple(self.of(v) for v in op.operands)
                 marks = ((k, v) for k, v in op.attributes.items() if k != INPLACE)
-                key = (op.name, *op.properties.items(), *marks, *op.result_types)
-                make = self.lowered if isinstance(op, PopartOp) else self.computed
-                return self.terms.once.of(key, operands, partial(make, op))
+                key = (op.name, *op.properties.items(), *marks, *op.operand_types, *op.result_types)
+                return self.terms.once.of(key, operands, partial(self.made, op))
+
+    def made(self, op: Operation) -> Sequence[Pieces]:
+        """Gives the results of an op that is met for the first time."""
+        verified(op)
+        return self.lowered(op) if isinstance(op, PopartOp) else self.computed(op)
 
     def defined(self, op: OnnxOp) -> Sequence[Pieces]:
         """Gives the results of an ONNX op by its definition."""

@@ -2,7 +2,7 @@
 
 | claim | what holds |
 |---|---|
-| bounds | each access is inside of its view; inputs of codelets that pad may overhang |
+| bounds | each access is inside of its view, and each view inside of its variable; inputs of codelets that pad may overhang |
 | once | no element of an output is written by two vertices, or twice through its view |
 | hull | the box that an engine gives a vertex to write has no element that the access leaves out |
 | covers | a family writes all of the view that it is given |
@@ -28,7 +28,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from populus.dialects.poplar import affine
 from populus.dialects.poplar.affine import Map, Set, box
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
-from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, root_of, storage_of, type_of, view_of
+from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, ViewOp, root_of, storage_of, type_of, view_of
 from populus.dialects.poplar.outside import OutsideOp
 from populus.dialects.poplar.partition import Access, Domain
 from populus.dialects.poplar.points import example
@@ -102,7 +102,10 @@ class _Prover:
     # -- steps
 
     def block(self, block: Block, state: State) -> None:
+        """Proves the steps of a block in order, and that each view shows elements of what it is a view of."""
         for op in block.ops:
+            if isinstance(op, ViewOp):
+                self.view(op)
             self.step(op, state)
 
     def step(self, op: Operation, state: State) -> None:
@@ -177,6 +180,14 @@ class _Prover:
         if root_of(op.src) is root_of(op.dst):
             self.claim("apart", self.views.seen(op.src).is_disjoint(self.views.seen(op.dst)), f"a copy reads what it writes ({where(op)})")
         self.writes(state, op.dst, self.views.seen(op.dst))
+
+    def view(self, op: ViewOp) -> None:
+        shape, whole = op.y.type.shape, self.full(root_of(op.y))
+        at = self.views.of(op.y)
+        key, seen = ("view", shape), self.views.seen(op.y)
+        holds = self.once.of(key, (at, whole), lambda: at.domain().is_equal(box(shape)) and seen.is_subset(whole))
+        same = type_of(op.x).element == op.y.type.element
+        self.claim("bounds", holds and same, f"a view of '{_label(root_of(op.y))}' shows what the variable does not have ({where(op)})")
 
     # -- compute sets
 

@@ -14,14 +14,17 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from populus.compare.validation import NOT_TILES, Validator
-from populus.dialects.poplar.program import GraphOp
+from populus.dialects.poplar.compute import CopyOp, FamilyOp
+from populus.dialects.poplar.program import CallOp, GraphOp, IfOp, RepeatOp, StreamInOp, StreamOutOp, WhileOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.pipeline import WATCHING
@@ -29,9 +32,11 @@ from populus.program.source import level_of
 from populus.proof.equivalence import compare
 from populus.proof.memory import prove_memory
 from populus.proof.programs import Results, execute
-from populus.proof.report import REFUTED, UNDECIDED, Report, Undecided
+from populus.proof.report import REFUTED, UNDECIDED, Invalid, Report, Undecided, verified
 from populus.proof.terms import Terms
 from populus.runtime.session import graph_of
+
+STEPS = (FamilyOp, CopyOp, CallOp, IfOp, RepeatOp, WhileOp, StreamInOp, StreamOutOp)
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Row:
 @dataclass
 class _Stage:
     level: str
-    results: Results | Undecided
+    results: Results | Undecided | Invalid
     module: ModuleOp | None  # a copy, for running
 
 
@@ -85,7 +90,7 @@ class Prover:
             return  # what is after the last pass of ONNX is told
         names, self._pending = self._pending, []
         name = " to ".join(dict.fromkeys((names[0], names[-1])))
-        report = Report() if before is None else self._compared(before, stage)
+        report = self._compared(before, stage)
         if stage.level == "poplar":
             memory = prove_memory(graph_of(module), terms=self.terms)
             report.claims += memory.claims
@@ -102,29 +107,42 @@ class Prover:
             judge.begin(before.module)
             judge.after(p, ctx, module)
 
-    def _compared(self, before: _Stage, after: _Stage) -> Report:
-        for stage in (before, after):
-            if isinstance(stage.results, Undecided):
-                return Report(undecided=[str(stage.results)])
-        assert not isinstance(before.results, Undecided)
-        assert not isinstance(after.results, Undecided)
+    def _compared(self, before: _Stage | None, after: _Stage) -> Report:
+        if isinstance(after.results, Invalid):
+            return Report(refuted=[str(after.results)])
+        if before is None:
+            return Report()
+        if isinstance(before.results, Exception):
+            return Report(undecided=[str(before.results)])
+        if isinstance(after.results, Undecided):
+            return Report(undecided=[str(after.results)])
         return compare(self.terms, before.results, after.results)
 
     def _stage(self, ctx: Context, module: ModuleOp) -> _Stage | None:
         """Executes a program symbolically; None for one that has no level."""
         level = level_of(module)
-        found = {op.name.partition(".")[0] for op in module.walk()}
-        if level == "onnx" and not all(isinstance(v.type, TensorType) for op in module.walk() for v in op.results):
+        ops = list(module.walk())
+        found = {name.partition(".")[0] for name in {op.name for op in ops}}
+        if level == "onnx" and not all(isinstance(v.type, TensorType) for op in ops for v in op.results):
             return None  # before shapes are inferred
         if (level != "poplar" and "poplar" in found) or (level == "poplar" and found & NOT_TILES):
             return None
         if level == "poplar" and not any(isinstance(op, GraphOp) for op in module.body.block.ops):
             return None
         try:
-            results: Results | Undecided = execute(self.terms, module)
-        except Undecided as why:
+            if level == "poplar":
+                self._verify(ops)
+            results: Results | Undecided | Invalid = execute(self.terms, module)
+        except (Undecided, Invalid) as why:
             results = why
         return _Stage(level, results, module.clone() if self.run and level != "onnx" else None)
+
+    def _verify(self, ops: list[Operation]) -> None:
+        """Verifies steps of tiles, once for equal attributes and types: what views show is proved. Raises Invalid."""
+        for op in ops:
+            if isinstance(op, STEPS):
+                objects = (*op.properties.values(), *op.operand_types)
+                self.terms.once.of(("verified", op.name, *op.properties), objects, partial(verified, op))
 
 
 @contextmanager

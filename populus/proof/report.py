@@ -7,6 +7,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from xdsl.ir import Operation
+from xdsl.utils.exceptions import VerifyException
+
+from populus.dialects.support.diagnostics import where
+
 PROVED, REFUTED, UNDECIDED = "proved", "refuted", "not decided"
 
 
@@ -15,6 +20,18 @@ DEEP = "more functions stand in each other than the prover can walk through"
 
 class Undecided(Exception):
     """Raised where the prover has no form for what an op does. Its text names the op."""
+
+
+class Invalid(Exception):
+    """Raised for an op that the verifier refuses: it has no meaning. Its text names the op."""
+
+
+def verified(op: Operation) -> None:
+    """Verifies an op without its regions. Raises Invalid."""
+    try:
+        op.verify(verify_nested_ops=False)
+    except VerifyException as why:
+        raise Invalid(f"{where(op)}: {op.name}: {' '.join(str(why).split())}") from None
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from populus.dialects.support.element_types import element_type_of, is_float, sh
 from populus.lowering.popart.rewriting import JUDGE
 from populus.proof.calls import Calls
 from populus.proof.equivalence import compare
-from populus.proof.report import PROVED, REFUTED, UNDECIDED, Undecided, walked
+from populus.proof.report import PROVED, REFUTED, UNDECIDED, Invalid, Undecided, walked
 from populus.proof.terms import Terms
 from populus.proof.trees import Pieces
 
@@ -58,7 +58,7 @@ class RewriteProver:
             for result in op.results:
                 try:
                     self.of(result)
-                except Undecided:
+                except (Undecided, Invalid):
                     break  # a rewrite that needs it says so
 
     def replaced(self, pattern: str, op: Operation, values: Sequence[SSAValue | None]) -> None:
@@ -66,7 +66,7 @@ class RewriteProver:
         row = self.rows.setdefault(pattern, Row())
         pairs = [(result, value) for result, value in zip(op.results, values) if value is not None]
         try:
-            sides = [(self.of(result), self.of(value)) for result, value in pairs]
+            sides = [(self.of(result), self._put(pattern, op, value)) for result, value in pairs]
         except Undecided as why:
             row.undecided.append(str(why))
             return
@@ -80,7 +80,7 @@ class RewriteProver:
             return
         before = [self._values.pop(result) for result in op.results]
         try:
-            after = [self.of(result) for result in op.results]
+            after = [self._put(pattern, op, result) for result in op.results]
         except Undecided as why:
             self.rows.setdefault(pattern, Row()).undecided.append(str(why))
             return
@@ -97,6 +97,12 @@ class RewriteProver:
         if report.verdict == UNDECIDED:
             row.undecided.append(report.undecided[0])
         return report.verdict == PROVED
+
+    def _put(self, pattern: str, op: Operation, value: SSAValue) -> Pieces:
+        try:
+            return self.of(value)
+        except Invalid as why:
+            raise PopulusError(f"the pattern {pattern} is refuted at {where(op)} ({op.name}): {why}") from None
 
     def of(self, value: SSAValue) -> Pieces:
         """Gives the term of a value; of a block's argument, an input of its own. Raises Undecided, which names the op that has none."""

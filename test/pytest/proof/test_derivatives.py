@@ -59,10 +59,10 @@ class Branch:
         if function in COMPARED:
             return bool(COMPARED[function](*(a if isinstance(a, bool) else self.number(a) for a in args)))
         match function, args:
-            case ("max" | "min"), (a, b):
+            case (("max" | "min"), (a, b)):
                 first = self.number(a) >= self.number(b) if function == "max" else self.number(a) <= self.number(b)
                 return a if first else b
-            case ("abs" | "signum"), (a,):
+            case (("abs" | "signum"), (a,)):
                 sign = 1 if self.number(a) >= 0 else -1
                 return a * sign if function == "abs" else sympy.Integer(sign)
             case "trunc", (a,):

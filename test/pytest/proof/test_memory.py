@@ -53,6 +53,10 @@ poplar.execute "half" {{
 """
 WRONG = {
     "bounds": (HEAD + MAP.replace("%a[d0]", "%a[d0 + 1]") + OUT, "[12] is outside of [12]"),
+    "bounds of a view": (
+        HEAD + MAP + SLICED.replace("0:6", "8:14") + OUT.replace("%b", "%s").replace("12", "6"),
+        "a view of 'b' shows what the variable does not have",
+    ),
     "once": (HEAD + MAP.replace("12 in 4) on (d0)", "12 in 2, e = 2 in 2) on (d0, e)") + OUT, "two vertices write"),
     "covers": (HEAD + MAP.replace("d0 = 12 in 4", "d0 = 8 in 4") + OUT, "is left out"),
     "written": (HEAD + OUT, "reads [0] of 'b', which nothing wrote"),

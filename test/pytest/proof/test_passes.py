@@ -16,7 +16,7 @@ from benchmarks.many_nodes import mixed_chain
 from benchmarks.models import mlp
 from helpers.command import command
 from helpers.proof_models import MODELS
-from populus.dialects import expr
+from populus.dialects import expr, popart
 from populus.dialects.data import ConstantOp, constant
 from populus.dialects.poplar.affine import box, every, read_map
 from populus.dialects.poplar.compute import FamilyOp
@@ -25,8 +25,11 @@ from populus.dialects.poplar.partition import ALL, Access, Domain, Split
 from populus.dialects.poplar.types import Field, FieldsAttr
 from populus.dialects.popops import MapOp
 from populus.dialects.support.diagnostics import PopulusError
-from populus.lowering.driver.pipeline import WATCHING
+from populus.dialects.table import context
+from populus.lowering.driver.files import parse_text
+from populus.lowering.driver.pipeline import WATCHING, Pipeline
 from populus.lowering.onnx.to_popart import rnn as recurrent
+from populus.lowering.popart import fuse as popart_fuse
 from populus.lowering.poplar import merge
 from populus.lowering.popops import fuse
 from populus.proof.codelets import Family, Operand
@@ -284,6 +287,30 @@ def test_a_reduction_of_no_elements_is_not_refuted():
     graph = onnx.helper.make_graph([node], "empty", [info("x", 1, [2, 0, 4])], [info("y", 1, [2, 1, 4])])
     rows = rows_of(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8))
     assert {row.verdict for row in rows} == {UNDECIDED}, rows
+
+
+def test_an_op_that_the_verifier_refuses_is_refuted(monkeypatch):
+    """A pattern that drops a broadcast leaves the type: library calls stretch to it, other readers do not."""
+    program = parse_text(
+        context(),
+        """
+        func.func @main(%m : tensor<1x4xf32>, %k : tensor<4xf32>) -> tensor<3x4xf32> {
+          %a = popart.expand %m {shape = array<i64: 3, 4>} : (tensor<1x4xf32>) -> tensor<3x4xf32>
+          %c = popart.add %a, %k : (tensor<3x4xf32>, tensor<4xf32>) -> tensor<3x4xf32>
+          func.return %c : tensor<3x4xf32>
+        }
+        """,
+        "program.mlir",
+    )
+
+    def change(module: ModuleOp):
+        expand, add = (next(o for o in module.walk() if isinstance(o, kind)) for kind in (popart.ExpandOp, popart.AddOp))
+        add.operands[0] = expand.x
+
+    also(monkeypatch, popart_fuse, "PopartFusePass", change)
+    with proving(run=False), pytest.raises(PopulusError) as error:
+        Pipeline.from_text("popart-fuse").run(context(), program)
+    assert str(error.value).endswith("popart.add: the result is tensor<3x4xf32>; operands and attributes give tensor<1x4xf32>"), error.value
 
 
 def test_an_unwritten_result_is_refuted(monkeypatch):
