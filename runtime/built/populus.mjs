@@ -96,7 +96,7 @@ function* fronts(shape, full) { // runs of elements: where each begins in an arr
 }
 
 class Program {
-  #memory; #exports; #at; #h = {}; #words; #tensors = {}; #sizes; #now = 0; #shapes = {}; #team; #job = 0; // address of the job that threads share; 0: one thread
+  #memory; #exports; #at; #h = {}; #words; #tensors = {}; #sizes; #team; #job = 0; // address of the job that threads share; 0: one thread
 
   static async _loaded(module, weights, { relaxed, progress, threads }) {
     const given = await module, identity = checked(given), at = shared(given), p = new Program();
@@ -109,7 +109,7 @@ class Program {
     p.#exports = instance.exports;
     const [sizes] = WebAssembly.Module.customSections(compiled, "populus.sizes");
     if (sizes && typeof Sizes === "undefined") throw new Error("the program has open sizes; load it by the populus.mjs of its own build");
-    if (sizes) p.#sizes = new Sizes(JSON.parse(new TextDecoder().decode(sizes)));
+    if (sizes) p.#sizes = new Sizes(JSON.parse(new TextDecoder().decode(sizes)), p.#tensors, (name) => p.state(name), (t, value) => p.#fill(t, value));
     const one = 1 + 2 ** -12; // its square has a bit that a product which is rounded before it is added does not have
     p.bits = p.#exports.fused(one, one, -1 - 2 ** -11) === 2 ** -24 ? "native" : "unfused";
     p.relaxed = relaxed;
@@ -210,12 +210,8 @@ class Program {
     [this.#job, this.#team, this.threads] = [0, undefined, 1];
   }
 
-  #own(role, n = this.#now) { // tensors of a program, where there are several for different sizes
-    return this.#sizes ? this.#sizes.of(role, this.#tensors[role], n) : this.#tensors[role];
-  }
-
-  #given(role) { // what the caller knows of: all but the sizes of dimensions
-    return this.#own(role, this.#sizes?.last).filter((t) => role !== "inputs" || !this.#sizes?.dimension(t.name));
+  #given(role) { // what the caller knows of
+    return this.#sizes?.given(role) ?? this.#tensors[role];
   }
 
   #tensor(number, role) {
@@ -276,9 +272,9 @@ class Program {
       if (!Object.hasOwn(given, t.name)) throw new Error(`input '${t.name}' is missing`);
       arrays.set(t.name, this.#fitting("input", t, given[t.name]));
     }
-    const sizes = this.#sizes && this.#fit(arrays), begin = sizes ? this.#sizes.programs[sizes.number].begins[0] : 0;
+    const sizes = this.#sizes?.fit(arrays);
     const rows = new Int32Array(this.#memory.buffer, this.#words, 16 * this.#h.steps), outputs = {};
-    for (let step = begin; ; step++) {
+    for (let step = sizes?.begin ?? 0; ; step++) {
       const came = this.#walked(step);
       step = came >>> 2;
       if (came & 3) throw new Error(this.#refusal(step));
@@ -290,27 +286,10 @@ class Program {
         const t = this.#tensors.outputs[number];
         outputs[t.name] = this.#taken(sizes?.shapes.get(t) ?? t.most, t.most, place, from, to);
       } else {
-        for (const t of sizes ? this.#own("states") : []) this.#shapes[t.name] = sizes.shapes.get(t);
+        this.#sizes?.done(sizes.shapes);
         return outputs;
       }
     }
-  }
-
-  #fit(arrays) { // the program for inputs of some sizes, which gets the states; adds the inputs that are sizes
-    const tensors = (n) => ({ outputs: this.#own("outputs", n), states: this.#own("states", n) }), names = this.states.map((t) => t.name);
-    const present = [...[...arrays].map(([name, { shape }]) => ["inputs", name, shape]), ...Object.entries(this.#shapes).map(([name, shape]) => ["states", name, shape])];
-    const sizes = this.#sizes.chosen(present, names.filter((name) => !this.#shapes[name]), tensors);
-    this.#move(sizes.number);
-    for (const t of this.#own("inputs").filter((t) => !arrays.has(t.name)))
-      arrays.set(t.name, { array: Int32Array.of(sizes.at[this.#sizes.dimension(t.name)]), shape: [] });
-    return sizes;
-  }
-
-  #move(number) { // takes the states to another program
-    if (number === this.#now) return;
-    const states = this.states.map(({ name }) => this.state(name));
-    this.#now = number;
-    this.states.forEach(({ name }, i) => this.#fill(this.#state(name), { array: states[i], shape: states[i].shape }));
   }
 
   #fill(t, value) {
@@ -333,34 +312,26 @@ class Program {
   }
 
   #state(name) {
-    const found = this.#own("states").find((t) => t.name === name);
+    const found = (this.#sizes?.of("states") ?? this.#tensors.states).find((t) => t.name === name);
     if (!found) throw new Error(`there is no state '${name}'; there are ${listed(this.states)}`);
     return found;
   }
 
   state(name) {
     const t = this.#state(name);
-    return this.#taken(this.#shapes[name] ?? t.shape.map((n) => (typeof n === "number" ? n : 0)), t.most, this.#h.arena + t.place, t.kept, t.code);
+    return this.#taken(this.#sizes?.now(t) ?? t.most, t.most, this.#h.arena + t.place, t.kept, t.code);
   }
 
   setState(name, value) {
     const t = this.#state(name), fitting = this.#fitting("state", t, value);
-    if (this.#sizes) {
-      this.#sizes.bounded(t, fitting.shape);
-      const shapes = { ...this.#shapes, [name]: fitting.shape };
-      const holds = (n) => this.#own("states", n).every((s) => !shapes[s.name]?.some((k, i) => k > s.most[i]));
-      const number = [this.#now, ...this.#sizes.programs.keys()].find(holds);
-      if (number === undefined) throw new Error(`state '${name}' has shape [${fitting.shape}], which no program of the build holds`);
-      this.#move(number);
-      this.#shapes = shapes;
-    }
+    this.#sizes?.hold(t, fitting.shape);
     this.#fill(this.#state(name), fitting);
   }
 
   reset() { // makes all states what they were before the first run
-    for (const t of this.#own("states"))
+    for (const t of this.#sizes?.of("states") ?? this.#tensors.states)
       new Uint8Array(this.#memory.buffer, this.#h.arena + t.place, product(t.most) * FORMS[t.kept - 1][1].BYTES_PER_ELEMENT).fill(0);
-    this.#shapes = {};
+    this.#sizes?.done();
   }
 }
 

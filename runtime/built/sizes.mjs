@@ -1,9 +1,10 @@
 // Sizes of open dimensions: `populus build` appends this to populus.mjs for a program that has some. built_sizes.py writes what it reads.
 
 class Sizes { // of programs, the last of the greatest sizes; of each: bounds of dimensions, and of each axis null or a sum, `after` of states
-  constructor(programs) {
-    this.programs = programs;
-    this.last = programs.length - 1;
+  #now = 0; #shapes = {}; // of the program that ran last: its number, and those of its states
+
+  constructor(programs, tensors, state, fill) { // `tensors` of all programs by role; `state` and `fill` get and set one
+    Object.assign(this, { programs, tensors, state, fill, last: programs.length - 1 });
     this.bounds = {}; // the least and the greatest of each dimension
     for (const { bounds } of programs)
       for (const [d, [least, most]] of Object.entries(bounds)) {
@@ -12,13 +13,52 @@ class Sizes { // of programs, the last of the greatest sizes; of each: bounds of
       }
   }
 
-  of(role, tensors, n) { // those of program `n`
+  of(role, n = this.#now) { // tensors of program `n`
     const kind = ["steps", "inputs", "outputs", "states"].indexOf(role);
-    return tensors.slice(this.programs[n].begins[kind], this.programs[n + 1]?.begins[kind]);
+    return this.tensors[role].slice(this.programs[n].begins[kind], this.programs[n + 1]?.begins[kind]);
   }
 
-  dimension(input) { // whose size an input of the program is; undefined: it is the caller's
+  given(role) { // what the caller knows of: all but the sizes of dimensions
+    return this.of(role, this.last).filter((t) => role !== "inputs" || !this.#dimension(t.name));
+  }
+
+  #dimension(input) { // whose size an input of the program is; undefined: it is the caller's
     return Object.keys(this.bounds).find((d) => `size.${d}` === input);
+  }
+
+  now(t) { // the shape of a state
+    return this.#shapes[t.name] ?? t.shape.map((n) => (typeof n === "number" ? n : 0));
+  }
+
+  done(shapes) { // of tensors after a run; undefined: before the first one
+    this.#shapes = shapes ? Object.fromEntries(this.of("states").map((t) => [t.name, shapes.get(t)])) : {};
+  }
+
+  fit(arrays) { // chooses the program for inputs of some sizes, which gets the states; adds the inputs that are sizes
+    const names = this.of("states").map((t) => t.name), now = Object.entries(this.#shapes);
+    const present = [...[...arrays].map(([name, { shape }]) => ["inputs", name, shape]), ...now.map(([name, shape]) => ["states", name, shape])];
+    const { number, at, shapes } = this.#chosen(present, names.filter((name) => !this.#shapes[name]));
+    this.#move(number);
+    for (const t of this.of("inputs").filter((t) => !arrays.has(t.name)))
+      arrays.set(t.name, { array: Int32Array.of(at[this.#dimension(t.name)]), shape: [] });
+    return { begin: this.programs[number].begins[0], shapes };
+  }
+
+  #move(number) { // takes the states to another program
+    if (number === this.#now) return;
+    const states = this.of("states").map(({ name }) => this.state(name));
+    this.#now = number;
+    this.of("states").forEach((t, i) => this.fill(t, { array: states[i], shape: states[i].shape }));
+  }
+
+  hold({ name }, shape) { // chooses the program for a state of some size
+    this.#axes("states", name).forEach((axis, i) => axis && axis.text in this.bounds && this.#checked(`state '${name}'`, axis.text, shape[i]));
+    const shapes = { ...this.#shapes, [name]: shape };
+    const holds = (n) => this.of("states", n).every((s) => !shapes[s.name]?.some((k, i) => k > s.most[i]));
+    const number = [this.#now, ...this.programs.keys()].find(holds);
+    if (number === undefined) throw new Error(`state '${name}' has shape [${shape}], which no program of the build holds`);
+    this.#move(number);
+    this.#shapes = shapes;
   }
 
   #axes(role, name, n = this.last) {
@@ -51,11 +91,7 @@ class Sizes { // of programs, the last of the greatest sizes; of each: bounds of
     if (n < least || n > most) throw new Error(`${named}: dimension '${dimension}' is ${n}; the program was built for ${least} to ${most}`);
   }
 
-  bounded(state, shape) {
-    this.#axes("states", state.name).forEach((axis, i) => axis && axis.text in this.bounds && this.#checked(`state '${state.name}'`, axis.text, shape[i]));
-  }
-
-  chosen(present, states, tensors) { // the first program for a run of these [role, name, shape], the sizes `at`, shapes of outputs and of states after it
+  #chosen(present, states) { // the first program for a run of these [role, name, shape], the sizes `at`, shapes of outputs and of states after it
     const at = {}, first = {};
     for (const [role, name, shape] of present)
       this.#axes(role, name).forEach((axis, i) => {
@@ -74,15 +110,15 @@ class Sizes { // of programs, the last of the greatest sizes; of each: bounds of
     for (const [number, { bounds }] of this.programs.entries())
       if (Object.entries(bounds).every(([d, [least, most]]) => least <= at[d] && at[d] <= most))
         try {
-          return { number, at, shapes: this.#shapes(number, present, at, tensors(number)) };
+          return { number, at, shapes: this.#after(number, present, at) };
         } catch (error) {
           refused = error;
         }
     throw refused;
   }
 
-  #shapes(number, present, at, { outputs, states }) {
-    const { limits, equal, outputs: made, after } = this.programs[number];
+  #after(number, present, at) {
+    const { limits, equal, outputs: made, after } = this.programs[number], outputs = this.of("outputs", number), states = this.of("states", number);
     const said = ({ text, terms }) => `'${text}' is ${this.value({ text, terms }, at)}`;
     for (const [role, name, shape] of present)
       this.#axes(role, name, number).forEach((axis, i) => {
