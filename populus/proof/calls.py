@@ -16,6 +16,8 @@ from populus.dialects.base.control_flow import Branch, Loop
 from populus.dialects.base.tensor_op import INPLACE
 from populus.dialects.data import ConstantOp
 from populus.dialects.expr import Arg
+from populus.dialects.gcl import Collective
+from populus.dialects.host import CallOp as HostOp
 from populus.dialects.onnx.schema import OnnxOp
 from populus.dialects.popart.base import PopartOp
 from populus.dialects.poplar.affine import box, shown
@@ -23,7 +25,7 @@ from populus.dialects.poplar.meaning import RESULT, Meaning
 from populus.dialects.support.diagnostics import where
 from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of
 from populus.lowering.popart.to_popops import lower_block
-from populus.proof.codelets import Family, Operand, row_of
+from populus.proof.codelets import Family, Operand, outside, row_of
 from populus.proof.loops import Part, chosen, looped
 from populus.proof.onnx import defined, has_definition
 from populus.proof.onnx.functions import expanded
@@ -75,6 +77,8 @@ class Calls:
     def made(self, op: Operation) -> Sequence[Pieces]:
         """Gives the results of an op that is met for the first time."""
         verified(op)
+        if isinstance(op, HostOp | Collective):
+            return self.outside(op)
         return self.lowered(op) if isinstance(op, PopartOp) else self.computed(op)
 
     def defined(self, op: OnnxOp) -> Sequence[Pieces]:
@@ -135,6 +139,14 @@ class Calls:
                 raise Undecided(f"{op.name} ({where(op)}): {why}") from None
             result = over(result, new)
         return [united(result)]
+
+    def outside(self, op: Operation) -> Sequence[Pieces]:
+        """Gives the results of a host function, or of a collective."""
+        name, params = op.name.removeprefix("gcl."), {k: v for k, v in op.properties.items() if k not in ("shape", "element")}
+        if isinstance(op, HostOp):
+            name, params = op.function.data, {} if op.params is None else dict(op.params.data)
+        inputs = [(self.of(v), shape_of(v.type)) for v in op.operands]
+        return outside(self.terms, name, params, inputs, [(shape_of(r.type), element_type_of(r.type)) for r in op.results])
 
     def lowered(self, op: PopartOp) -> Sequence[Pieces]:
         """Gives the results of a `popart` op: those of its library calls, which see constants and no other producer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr
@@ -11,7 +11,7 @@ from xdsl.ir import Attribute
 
 from populus.dialects import expr
 from populus.dialects.poplar import affine
-from populus.dialects.poplar.affine import Map, Set, identity, names, read_map, read_set, reshape_map
+from populus.dialects.poplar.affine import Map, Set, box, identity, names, read_map, read_set, reshape_map
 from populus.dialects.poplar.partition import ALL, Access, Domain, Split
 from populus.dialects.support.element_types import is_float
 from populus.proof.pieces import once
@@ -259,3 +259,31 @@ def row_of(t: Terms, table: Pieces, shape: tuple[int, ...], element: Attribute, 
         "y": Operand([], shape[1:], element, plain),
     }
     return Family(t, "multi_slice", Domain(axes, ()), {}, fields).written()
+
+
+ORDERED_OUTSIDE = ("send", "receive")
+"""Functions whose results depend on more than their inputs: which call it is."""
+
+
+def outside(
+    t: Terms,
+    function: str,
+    params: Mapping[str, Attribute],
+    inputs: Sequence[tuple[Pieces, tuple[int, ...]]],
+    results: Sequence[tuple[tuple[int, ...], Attribute]],
+) -> list[Pieces]:
+    """Gives the results of what tiles do not compute. Each element depends on all elements of the inputs; nothing else is known of it."""
+    if function in ORDERED_OUTSIDE:
+        raise Undecided(f"'{function}'")
+    said = tuple((name, str(value)) for name, value in sorted(params.items()))
+    found: list[Pieces] = []
+    for number, (shape, element) in enumerate(results):
+        flat = reshape_map(shape, (count := math.prod(shape),))  # an element is told by its place in row-major order
+        fields = [(_place(t, identity(box((count,)))), identity(box((count,))), 0)]
+        for pieces, own in inputs:
+            i = names("l", len(own))
+            everywhere = read_map(f"{{ [{', '.join(['e', *i])}] -> [{', '.join(i)}] }}").intersect_domain(box((count, *own)))
+            fields.append((pieces, everywhere, len(own)))
+        kind = ("outside", (function, said, number, str(shape), str(element)))
+        found.append(t.seen(t.opaque(*kind, box((count,)), fields), flat) if count else [])
+    return found

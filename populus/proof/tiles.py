@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from populus.dialects import expr
 from populus.dialects.poplar import affine
 from populus.dialects.poplar.affine import box
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, root_of, type_of
+from populus.dialects.poplar.outside import OutsideOp
 from populus.dialects.poplar.program import (
     CallOp,
     FuncOp,
@@ -20,12 +22,13 @@ from populus.dialects.poplar.program import (
     SequenceOp,
     StreamInOp,
     StreamOutOp,
+    SwitchOp,
     WhileOp,
 )
 from populus.dialects.poplar.task import TaskOp
 from populus.dialects.support.diagnostics import where
 from populus.dialects.support.element_types import is_float
-from populus.proof.codelets import Family, Operand
+from populus.proof.codelets import Family, Operand, outside
 from populus.proof.loops import Part, chosen, looped
 from populus.proof.pieces import domain, over, united
 from populus.proof.report import Undecided
@@ -82,13 +85,15 @@ class Tiles:
                     self.call(op)
                 case SequenceOp() | TaskOp():
                     self.block(op.body.block)
-                case IfOp():
+                case IfOp() | SwitchOp():
                     self.branch(op)
+                case OutsideOp():
+                    self.outside(op)
                 case RepeatOp() | WhileOp():
                     self.loop(op)
                 case FuncOp():
                     pass
-                case _ if op.regions or op.name == "poplar.outside":
+                case _ if op.regions:
                     raise Undecided(op.name)
                 case _:
                     pass
@@ -122,20 +127,38 @@ class Tiles:
 
     # -- branches and loops
 
-    def branch(self, op: IfOp) -> None:
-        """Runs both programs on the same memory, and chooses by the predicate."""
-        condition, before = self.read(op.predicate), self.memory
+    def outside(self, op: OutsideOp) -> None:
+        """Runs a function of the host, or a collective, by its name."""
+        count = op.inputs.value.data
+        inputs = [(self.read(v), type_of(v).shape) for v in op.views[:count]]
+        written = [(v, type_of(v)) for v in op.views[count:]]
+        params: Mapping[str, Attribute] = {} if op.params is None else op.params.data
+        found = outside(self.terms, op.function.data, params, inputs, [(t.shape, t.element) for _, t in written])
+        for (view, _), pieces in zip(written, found):
+            self.write(view, pieces)
+
+    def branch(self, op: IfOp | SwitchOp) -> None:
+        """Runs all programs on the same memory, and chooses by the predicate, or by the case that the control is."""
+        given, before = self.read(op.operands[0]), self.memory
         ends: list[dict[SSAValue, Pieces]] = []
-        for region in (op.then, op.otherwise):
+        for region in op.regions:
             _pure(op, region.block)
             self.memory = dict(before)
             self.block(region.block)
             ends.append(self.memory)
         self.memory = before
-        for root in dict.fromkeys([*ends[0], *ends[1]]):
-            a, b = (end.get(root, before.get(root, NOTHING)) for end in ends)
-            choose = partial(chosen, self.terms, condition, a, b, box(type_of(root).shape))
-            self.memory[root] = self.terms.once.of("choose", (condition, a, b), choose)
+        *ends, last = ends
+        conditions = [given]
+        if isinstance(op, SwitchOp):
+            one = box(type_of(op.control).shape)
+            conditions = [self.terms.elementwise(expr.call("equal", expr.Arg(1), c), one, [given], False) for c in op.cases.get_values()]
+        for root in dict.fromkeys(root for end in (*ends, last) for root in end):
+            found = last.get(root, before.get(root, NOTHING))
+            for condition, end in zip(reversed(conditions), reversed(ends)):
+                a = end.get(root, before.get(root, NOTHING))
+                choose = partial(chosen, self.terms, condition, a, found, box(type_of(root).shape))
+                found = self.terms.once.of("choose", (condition, a, found), choose)
+            self.memory[root] = found
 
     def loop(self, op: RepeatOp | WhileOp) -> None:
         """Runs a loop by its recurrence: the variables that its body writes are what it carries."""
@@ -195,6 +218,8 @@ def _written(block: Block) -> Iterator[SSAValue]:
                 yield from (v for f, v in op.connections() if f.kind != "in")
             case CopyOp():
                 yield op.dst
+            case OutsideOp():
+                yield from op.views[op.inputs.value.data :]
             case CallOp():
                 target = op.target()
                 yield from (v for p, v in op.bindings() if p.written)

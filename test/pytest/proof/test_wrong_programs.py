@@ -8,7 +8,7 @@ from xdsl.parser import Parser
 from populus.dialects.table import context
 from populus.proof.equivalence import compare
 from populus.proof.programs import execute
-from populus.proof.report import PROVED, REFUTED
+from populus.proof.report import PROVED, REFUTED, UNDECIDED
 from populus.proof.terms import Terms
 
 CONV = """
@@ -122,12 +122,85 @@ func.func @main(%x: tensor<7xf32>) -> tensor<5xf32> attributes {input_names = ["
 """
 WITHOUT_THE_EMPTY = SLICES.replace("concat %a, %b, %c", "concat %b, %c").replace("(tensor<0xf32>, ", "(")
 
+CHOSEN = """
+func.func @main(%x: tensor<4xf32>, %c: tensor<i32>) -> tensor<4xf32> attributes {input_names = ["x", "c"], output_names = ["y"]} {
+  %y = popops.map <select(mul(_1, 2.0), select(mul(_1, 5.0), _1, equal(_2, -4)), equal(_2, 1))>(%x, %c)
+    : (tensor<4xf32>, tensor<i32>) -> tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+"""
+CHOSEN_TILES = """
+poplar.graph @main target <host, tiles = 2> {
+  %x = poplar.var "x" on [4 in 2] : !poplar.tensor<4xf32>
+  %c = poplar.var "c" : !poplar.tensor<i32>
+  poplar.stream_in "x" to %x : !poplar.tensor<4xf32>
+  poplar.stream_in "c" to %c : !poplar.tensor<i32>
+  poplar.switch %c : !poplar.tensor<i32> case 1 {
+    poplar.execute "twice" {
+      poplar.family @map {expr = #expr.fn<mul(_1, 2.0)>} for (d0 = 4 in 2) on (d0)
+        in x1 = %x[d0] : !poplar.tensor<4xf32>
+        out y = %x[d0] : !poplar.tensor<4xf32>
+    }
+  } case -4 {
+    poplar.execute "five times" {
+      poplar.family @map {expr = #expr.fn<mul(_1, 5.0)>} for (d0 = 4 in 2) on (d0)
+        in x1 = %x[d0] : !poplar.tensor<4xf32>
+        out y = %x[d0] : !poplar.tensor<4xf32>
+    }
+  } default {
+  }
+  poplar.stream_out %x to "y" : !poplar.tensor<4xf32>
+}
+"""
+REDUCED = """
+func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> attributes {input_names = ["x"], output_names = ["y"]} {
+  %r = gcl.all_reduce %x {reduction = "add", stride = 1 : i64, size = 2 : i64} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %y = popops.map <mul(_1, 0.5)>(%r) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  func.return %y : tensor<2x3xf32>
+}
+"""
+REDUCED_TILES = """
+poplar.graph @main target <host, tiles = 2> {
+  %x = poplar.var "x" on [2 in 2, 3] : !poplar.tensor<2x3xf32>
+  %r = poplar.var "r" on [2, 3 in 2] : !poplar.tensor<2x3xf32>
+  %y = poplar.var "y" on [2 in 2, 3] : !poplar.tensor<2x3xf32>
+  poplar.stream_in "x" to %x : !poplar.tensor<2x3xf32>
+  poplar.collective "all_reduce"(%x, %r) inputs 1 params {reduction = "add", stride = 1 : i64, size = 2 : i64}
+    : !poplar.tensor<2x3xf32>, !poplar.tensor<2x3xf32>
+  poplar.execute "half" {
+    poplar.family @map {expr = #expr.fn<mul(_1, 0.5)>} for (d0 = 2 in 2, d1 = 3) on (d0)
+      in x1 = %r[d0, d1] : !poplar.tensor<2x3xf32>
+      out y = %y[d0, d1] : !poplar.tensor<2x3xf32>
+  }
+  poplar.stream_out %y to "y" : !poplar.tensor<2x3xf32>
+}
+"""
+DRAWN = """
+func.func @main(%x: tensor<2x2xf32>) -> tensor<2x2xf32> attributes {input_names = ["x"], output_names = ["y"]} {
+  %y = host.call "f"(%x) params {seed = 1 : i64} : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  func.return %y : tensor<2x2xf32>
+}
+"""
+DRAWN_TILES = """
+poplar.graph @main target <host, tiles = 2> {
+  %x = poplar.var "x" on [2 in 2, 2] : !poplar.tensor<2x2xf32>
+  %r = poplar.var "r" on [2, 2 in 2] : !poplar.tensor<2x2xf32>
+  poplar.stream_in "x" to %x : !poplar.tensor<2x2xf32>
+  poplar.host_call "f"(%x, %r) inputs 1 params {seed = 1 : i64} : !poplar.tensor<2x2xf32>, !poplar.tensor<2x2xf32>
+  %t = poplar.dim_shuffle %r[1, 0] : !poplar.tensor<2x2xf32> -> !poplar.tensor<2x2xf32>
+  poplar.stream_out %r to "y" : !poplar.tensor<2x2xf32>
+}
+"""
+
 PROGRAMS = {
     "pixels of grouped convolutions lie side by side": (CONV, CONV_TILES, ("o0 * 4 + k0 * 4", "o0 + k0"), "element [0, 0, 0]"),
     "pixels of a depthwise part begin at the first channel": (CONV, CONV_TILES, ("+ g * 2 + ic]", "+ ic]"), "element [0, 3, 4]"),
     "a formula takes the place of sums that others show": (CRELU, CRELU_TILES, ("out y = %a", "out y = %r"), "[0]"),
     "rows in descending order are padding": (POOL, POOL_TILES, ("k0 = 2", "k0 = 1"), "element [0, 0, "),
     "a flip is lost before a pool": (POOL, POOL_TILES, ("5:-1:-1", "0:6"), "element [0, 0, "),
+    "a case is another number": (CHOSEN, CHOSEN_TILES, ("case 1", "case 3"), "element ["),
+    "a collective's result is not halved": (REDUCED, REDUCED_TILES, None, ""),
+    "a function of the host": (DRAWN, DRAWN_TILES, None, ""),
     "the factor of rows moves into columns of weights": (OF_COLUMNS, INTO_WEIGHTS, None, ""),
     "an empty slice that ends before it begins is a neighbour": (SLICES, WITHOUT_THE_EMPTY, None, ""),
 }
@@ -167,3 +240,18 @@ def test_a_concat_that_lost_a_slice_is_refuted():
     report = outcome(SLICES, MERGED)
     assert report.verdict == REFUTED
     assert "output 'y'" in str(report), report
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "old", "new"),
+    [
+        (REDUCED, REDUCED_TILES, 'reduction = "add"', 'reduction = "max"'),
+        (REDUCED, REDUCED_TILES, "in x1 = %r", "in x1 = %x"),
+        (DRAWN, DRAWN_TILES, "seed = 1", "seed = 2"),
+        (DRAWN, DRAWN_TILES, "out %r to", "out %t to"),
+        (DRAWN, DRAWN_TILES, "(%x, %r)", "(%r, %r)"),
+    ],
+)
+def test_another_call_of_what_tiles_do_not_compute_is_not_proved(before, after, old, new):
+    assert after.count(old) == 1
+    assert outcome(before, after.replace(old, new)).verdict == UNDECIDED
