@@ -193,11 +193,20 @@ class _Prover:
 
     def execute(self, op: ExecuteOp, state: State) -> None:
         met: list[tuple[FamilyOp, Touched]] = []
+        written: State = {}  # by the families before
+        seen: State = {}
         for family in op.families():
             touched = self.family(op, family, state)
-            for number, (other, its) in enumerate(met):
-                self.race(op, other, its, family, touched, (number, len(met)))
+            own = [(root, self.range(elements), (written if field.kind == "in" else seen).get(root)) for field, root, elements in touched]
+            if any(before is not None and not self.disjoint(elements, before) for _, elements, before in own):
+                for number, (other, its) in enumerate(met):
+                    self.race(op, other, its, family, touched, (number, len(met)))
+            elif met:
+                self.claim("race", True, "")
             met.append((family, touched))
+            for (field, _, _), (root, elements, _) in zip(touched, own):
+                for sets in (seen,) if field.kind == "in" else (seen, written):
+                    sets[root] = self.joined(sets[root], elements) if root in sets else elements
 
     def family(self, op: ExecuteOp, family: FamilyOp, state: State) -> Touched:
         domain, name = family.space, f"'{op.label.data}' @{family.codelet.data}"
@@ -235,7 +244,13 @@ class _Prover:
         return self.once.of("range", (elements,), elements.range)
 
     def apart(self, a: Map, b: Map) -> bool:
-        return self.once.of("apart", (a, b), lambda: self.range(a).is_disjoint(self.range(b)))
+        return self.disjoint(self.range(a), self.range(b))
+
+    def disjoint(self, a: Set, b: Set) -> bool:
+        return self.once.of("disjoint", (a, b), lambda: a.is_disjoint(b))
+
+    def joined(self, a: Set, b: Set) -> Set:
+        return self.once.of("joined", (a, b), lambda: a.union(b).coalesce())
 
     def race(self, op: ExecuteOp, a: FamilyOp, of_a: Touched, b: FamilyOp, of_b: Touched, numbers: tuple[int, int]) -> None:
         for f, root, first in of_a:

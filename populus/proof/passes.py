@@ -53,8 +53,10 @@ class Row:
 @dataclass
 class _Stage:
     level: str
+    content: list[tuple[object, ...]]  # what a pass that changes something changes
     results: Results | Undecided | Invalid
     module: ModuleOp | None  # a copy, for running
+    memory: bool = False  # its claims are proved
 
 
 class Prover:
@@ -90,8 +92,9 @@ class Prover:
             return  # what is after the last pass of ONNX is told
         names, self._pending = self._pending, []
         name = " to ".join(dict.fromkeys((names[0], names[-1])))
-        report = self._compared(before, stage)
-        if stage.level == "poplar":
+        report = Report() if stage is before else self._compared(before, stage)
+        if stage.level == "poplar" and not stage.memory:
+            stage.memory = True
             memory = prove_memory(graph_of(module), terms=self.terms)
             report.claims += memory.claims
             report.refuted += memory.refuted
@@ -119,7 +122,7 @@ class Prover:
         return compare(self.terms, before.results, after.results)
 
     def _stage(self, ctx: Context, module: ModuleOp) -> _Stage | None:
-        """Executes a program symbolically; None for one that has no level."""
+        """Executes a program symbolically. Gives the last stage if nothing has changed, and None for a program that has no level."""
         level = level_of(module)
         ops = list(module.walk())
         found = {name.partition(".")[0] for name in {op.name for op in ops}}
@@ -129,13 +132,16 @@ class Prover:
             return None
         if level == "poplar" and not any(isinstance(op, GraphOp) for op in module.body.block.ops):
             return None
+        content = [_content(op) for op in ops]
+        if self._last is not None and content == self._last.content:
+            return self._last
         try:
             if level == "poplar":
                 self._verify(ops)
             results: Results | Undecided | Invalid = execute(self.terms, module)
         except (Undecided, Invalid) as why:
             results = why
-        return _Stage(level, results, module.clone() if self.run and level != "onnx" else None)
+        return _Stage(level, content, results, module.clone() if self.run and level != "onnx" else None)
 
     def _verify(self, ops: list[Operation]) -> None:
         """Verifies steps of tiles, once for equal attributes and types: what views show is proved. Raises Invalid."""
@@ -143,6 +149,13 @@ class Prover:
             if isinstance(op, STEPS):
                 objects = (*op.properties.values(), *op.operand_types)
                 self.terms.once.of(("verified", op.name, *op.properties), objects, partial(verified, op))
+
+
+def _content(op: Operation) -> tuple[object, ...]:
+    """Lists all that an op is: objects of which each is only equal to itself, and attributes, which never change."""
+    inner = (argument.type for region in op.regions for block in region.blocks for argument in block.args)
+    named = ((*of, *of.values()) for of in (op.properties, op.attributes))
+    return (op, op.parent, *op.operands, *op.result_types, *named, *inner)
 
 
 @contextmanager
