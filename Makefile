@@ -7,7 +7,8 @@
 # first-screen: what the README's first screen says, in a clone of this commit in which nothing was made.
 # first-hour: that, a second result, and the README's other commands, with their times; PYTHONS="python3.11 python3.13" of several versions.
 # view: the package as it is installed, in .venv/view, for tools that read files: its parts inside of populus.
-# wheel: dist/ has the wheel and the source distribution.  packages: both installed from dist/ into an empty environment, and tried there.
+# wheel: dist/ has the wheel, with the kernels of the nets of benchmarks, and the source distribution.
+# packages: both installed from dist/ into an empty environment, and tried there.
 # blocks: every code block of every page and every notebook, by an installed wheel; with EXTRAS=mpi,examples,images,torch those of PyTorch too.
 # bench: times.  levels: every level of the nets of the onnx wheel and of torch's exports against the one above; MODELS=vgg19 of some.
 # fuzz: all fuzzers or FUZZERS, on fresh seeds or from SEED on, COUNT of each, for SECONDS if given.
@@ -73,8 +74,10 @@ bench: $(READY)
 	@$(BIN)/python -m benchmarks.start
 	@$(BIN)/python -m benchmarks.built
 
-wheel:
-	@rm -rf dist/populus_tiles-* build/lib build/wheel-venv && $(PYTHON) -m venv build/wheel-venv
+wheel: $(READY)
+	@rm -rf dist/populus_tiles-* build/lib build/kernels build/wheel-venv
+	@$(BIN)/python -m benchmarks.shipped_kernels build/kernels
+	@$(PYTHON) -m venv build/wheel-venv
 	@build/wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check "$$(grep ^setuptools== requirements.txt)"
 	@build/wheel-venv/bin/python -c "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')" > /dev/null
 	@ls dist
@@ -86,6 +89,7 @@ packages: wheel first-screen
 	@rm -rf build/packages-venv && $(PYTHON) -m venv build/packages-venv
 	@$(NEW)/pip install --quiet --disable-pip-version-check dist/populus_tiles-*.whl
 	@cd build/packages-venv && bin/pip check && bin/populus --version && bin/populus run --example squeezenet
+	@$(NEW)/python -P -c "from populus.runtime.engine.native.codegen.store import *; assert all(objects(FOLDER, level) for level in LEVELS)"
 	@$(NEW)/pip uninstall --quiet --yes populus-tiles
 	@$(NEW)/pip install --quiet --disable-pip-version-check dist/populus_tiles-*.tar.gz
 	@cd build/packages-venv && bin/populus --version && bin/populus-opt squeezenet --pipeline inference --target llvm > codelets.ll

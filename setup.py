@@ -1,9 +1,10 @@
-"""States what pyproject.toml cannot: in the wheel the folders beside `populus` are packages of it, and the page has no links to files."""
+"""States what pyproject.toml cannot: the wheel has the folders beside `populus` as packages, kernels, and a page without links."""
 
 import re
 from pathlib import Path
 
 from setuptools import find_namespace_packages, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 FOLDERS = {"populus": "populus", **{f"populus.{part}": part for part in ("dialects", "lowering", "runtime", "tools")}}  # by package
@@ -15,7 +16,17 @@ def page() -> str:
     return re.sub(r"\[([^\]]*)\]\((?!https?:)[^)]*\)", r"\1", text)
 
 
+class WithKernels(build_py):
+    """Adds the kernels that `make wheel` compiled before, if it did."""
+
+    def run(self) -> None:
+        super().run()
+        for file in () if self.editable_mode else (HERE / "build" / "kernels").glob("*.kernels"):
+            self.copy_file(str(file), str(Path(self.build_lib, "populus/runtime/engine/native/codegen", file.name)))
+
+
 setup(
+    cmdclass={"build_py": WithKernels},
     package_dir=FOLDERS,
     packages=[*FOLDERS, *(f"{package}.{inner}" for package, folder in FOLDERS.items() for inner in find_namespace_packages(folder))],
     long_description=page(),

@@ -271,3 +271,39 @@ def test_a_program_from_a_shared_folder_is_not_run(tmp_path: Path, monkeypatch: 
     folder.chmod(0o777)
     with pytest.warns(PopulusWarning, match="mode 777"):
         assert np.array_equal(program("Neg").run({"x": x})["y"], -x)
+
+
+def test_a_kernel_of_a_store_is_not_compiled_and_has_its_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from populus.runtime.engine.native.codegen import jit, store
+    from populus.runtime.engine.native.codegen.cpu import described, machine
+    from populus.runtime.engine.native.run.step_loop import WORKER
+
+    level = "aarch64" if machine().architecture == "aarch64" else "x86-64"
+    monkeypatch.setattr(store, "LEVELS", (level,))
+    monkeypatch.setattr(store, "FOLDER", str(tmp_path))
+    monkeypatch.setenv("POPULUS_CACHE", "")
+    host = described(level)
+    text = WORKER.build(WORKER.name, host)
+    store.write({jit.text_name(WORKER, text): jit.object_code(text, host, WORKER.vectors)}, str(tmp_path), level)
+    library = jit.Library(machine())
+    library.load([WORKER])
+    assert library.compiled == (0 if "linux" in machine().triple else 1)
+    made: list[bool] = []
+    of_store = jit.kept_object(WORKER, host, lambda: made.append(True))
+    file = Path(store.path(str(tmp_path), level))
+    file.write_bytes(file.read_bytes()[:-1])  # damaged: as if there were none
+    store.objects.cache_clear()
+    assert jit.kept_object(WORKER, host, lambda: made.append(True)) == of_store
+    assert made == [True]
+
+
+def test_a_store_of_another_level_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from populus.runtime.engine.native.codegen import store
+    from populus.runtime.engine.native.codegen.cpu import described
+
+    monkeypatch.setattr(store, "FOLDER", str(tmp_path))
+    for level in store.LEVELS:
+        store.write({"a": level.encode()}, str(tmp_path), level)
+    asked = {cpu: store.stored("a", described(cpu)) for cpu in ("x86-64-v2", "haswell", "cascadelake", "aarch64", "riscv64")}
+    assert asked == {"x86-64-v2": None, "haswell": b"x86-64-v3", "cascadelake": b"x86-64-v4", "aarch64": b"aarch64", "riscv64": None}
+    assert store.stored("b", described("haswell")) is None

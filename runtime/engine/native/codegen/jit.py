@@ -22,6 +22,7 @@ from populus.runtime.engine.native.codegen import object_cache
 from populus.runtime.engine.native.codegen.cpu import WASM, Machine, binding, machine
 from populus.runtime.engine.native.codegen.flat import flat
 from populus.runtime.engine.native.codegen.masked import apart
+from populus.runtime.engine.native.codegen.store import stored
 from populus.runtime.engine.native.codegen.touched import Touches
 
 
@@ -114,7 +115,7 @@ def object_code(text: str, host: Machine, vectors: bool = False) -> bytes:
 
 
 def kept_object(kernel: Kernel, plan: Machine, made: Callable[[], None], emitted: Machine | None = None) -> bytes:
-    """Returns the object code of a kernel with the text for `plan`, from the cache of objects if it is there; else calls `made` too.
+    """Returns the object code of a kernel with the text for `plan`, from the cache or a store of a wheel; else calls `made` too.
 
     `emitted`: the CPU whose instructions it has, by default `plan`'s.
     """
@@ -128,14 +129,22 @@ def kept_object(kernel: Kernel, plan: Machine, made: Callable[[], None], emitted
     text = kernel.build(kernel.name, plan)
     if host.architecture == WASM:
         text = apart(text)
-    named = _hashed(text, compiler(), *of, "vectors" if kernel.vectors else "")
+    alone = text_name(kernel, text)
+    named = _hashed(alone, *of)
     content = _object(kernel, named)
     if content is None:
-        made()
-        content = object_code(text, host, kernel.vectors)
+        content = stored(alone, host)
+        if content is None:
+            made()
+            content = object_code(text, host, kernel.vectors)
         object_cache.put(named, content)
     object_cache.put(asked, named.encode())
     return content
+
+
+def text_name(kernel: Kernel, text: str) -> str:
+    """Hashes what the code of a kernel's text depends on, but for the CPU."""
+    return _hashed(text, compiler(), "vectors" if kernel.vectors else "")
 
 
 @lru_cache(1)
