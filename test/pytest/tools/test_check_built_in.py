@@ -10,6 +10,7 @@ from populus.dialects.popart import (
     GatherOp,
     LayerNormOp,
     MatMulOp,
+    PackedMatMulOp,
     PowOp,
     ReduceLogSumExpOp,
     ReduceMaxOp,
@@ -24,7 +25,7 @@ from populus.dialects.popart.definition import definition_of
 from populus.tools.check_op import Checked
 from populus.tools.op_rows import sizes
 
-SAMPLE = (AddOp, GatherOp, LayerNormOp, PowOp, ReduceMeanOp, SoftmaxOp, TransposeOp)
+SAMPLE = (AddOp, GatherOp, LayerNormOp, PackedMatMulOp, PowOp, ReduceMeanOp, SoftmaxOp, TransposeOp)
 
 
 @pytest.mark.parametrize("op", SAMPLE, ids=lambda op: op.name)
