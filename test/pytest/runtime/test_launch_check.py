@@ -266,6 +266,21 @@ STATED: dict[str, tuple[list[NodeProto], Array, dict[str, Array]]] = {
         noise(2, 8, 6, 6, dtype=np.uint8),
         {"w": noise(16, 8, 3, 3, dtype=np.int8)},
     ),
+    "depthwise of bytes": (
+        [node("ConvInteger", ["x", "w"], ["c"], pads=[1, 1, 1, 1], group=32), node("Cast", ["c"], ["y"], to=1)],
+        noise(2, 32, 6, 5, dtype=np.uint8),
+        {"w": noise(32, 1, 3, 3, dtype=np.int8)},
+    ),
+    "depthwise of bytes alone": (
+        [node("ConvInteger", ["x", "w"], ["y"], pads=[1, 1, 1, 1], group=32)],
+        noise(2, 32, 6, 5, dtype=np.uint8),
+        {"w": noise(32, 1, 3, 3, dtype=np.int8)},
+    ),
+    "winograd of bytes": (  # on CPUs that add pairs of products; others take direct sums
+        [node("ConvInteger", ["x", "w"], ["c"], pads=[1, 1, 1, 1]), node("Cast", ["c"], ["y"], to=1)],
+        noise(2, 32, 12, 10, dtype=np.uint8),
+        {"w": noise(32, 32, 3, 3, dtype=np.int8)},
+    ),
 }
 
 
@@ -325,6 +340,9 @@ WORDS_OF = {
         "large pool",
         "volumes",
         "bytes of a pool",
+        "depthwise of bytes",
+        "depthwise of bytes alone",
+        "winograd of bytes",
         "softmax",
         "norm",
         "sums",

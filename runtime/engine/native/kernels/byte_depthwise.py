@@ -121,15 +121,16 @@ def weights_shape(machine: Machine, taps: int, channels: int) -> tuple[int, int,
 
 
 def launch(
-    library: Library, x: Array, rows: Table, depth: Table, w: Array, n: int, c: Array, signed: bool, formula: Epilogue | None
+    library: Library, x: Array, rows: Table, depth: Table, w: Array, n: int, c: Array, row_step: int, signed: bool, formula: Epilogue | None
 ) -> Launch:
-    """Builds the launch. w: as `weights_shape`; c: [positions, channels], of the `n` channels that fill whole vectors."""
+    """Builds the launch. w: as `weights_shape`; c: [positions, channels], of the `n` channels that fill whole vectors; `row_step`: bytes
+    from a position to the next, without a formula."""
     assert n % lanes_of(library.host) == 0, n
     depth = taps_of(library.host, depth)
     assert len(depth) == w.shape[0] * w.shape[2], (len(depth), w.shape)
     wide = VECTORS * lanes_of(library.host)
     units = -(-n // wide) * -(-len(rows) // POSITIONS)
-    args: list[int | Array | Kernel] = [x, rows, depth, w, c, len(w), len(rows), n, c.strides[0], w.strides[0]]
+    args: list[int | Array | Kernel] = [x, rows, depth, w, c, len(w), len(rows), n, row_step, w[0].nbytes]
     key = f"byte depthwise {formula is not None} {signed}"
     kernel = Kernel(key, partial(_depthwise, formula is not None, signed), partial(_touches, formula is not None))
     words: Sequence[int | Array | Kernel] = () if formula is None else formula.arguments()

@@ -21,7 +21,7 @@ from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.lifting import lifted
 from populus.runtime.engine.native.kernels.map_pattern import STRIDE, Pattern
-from populus.runtime.engine.native.kernels.operands import Convolution, points_of, walk
+from populus.runtime.engine.native.kernels.operands import Convolution, points_of, step_of, walk
 from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.tape import tape_of
 
@@ -193,7 +193,7 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
     c, channels = placed
     x, w, rows = c.x, c.w, c.along_x().table("b", *c.outs)
     if single and last is not None:
-        return _depthwise(to, c.constant, x, rows, c.along_x().table(*c.taps), w, last[..., 0], turned and turned.at(..., 0))
+        return _depthwise(to, c, rows, last[..., 0], turned and turned.at(..., 0))
     plane = None
     if c.kernel == (3, 3) and groups == 1:
         plane = byte_winograd.Plane(channels, oc, c.y.shape[3], c.y.shape[4], byte_dots.lanes_of(library.host))
@@ -201,7 +201,7 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
     if plane is not None and plain and channels == w.shape[2] and c.constant and turned is not None:
         last_formula = epilogue(turned.at(slice(None), 0), library.host)
         if last_formula is not None and byte_winograd.suits(library.host, plane):
-            return [*to.launches, byte_winograd.launch(library, task, plane, x[:, 0], to.transformed(w[0], plane), last_formula)]
+            return [*to.launches, byte_winograd.launch(library, task, plane, c, to.transformed(w[0], plane), last_formula)]
     product = ByteProduct(library, oc, math.prod(c.kernel) * channels, x.dtype == np.int8, area)
     depth = c.along_x().by("ic", 4, channels).table(*c.taps, "ic")
     for g in range(groups):
@@ -219,13 +219,12 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
     return to.launches
 
 
-def _depthwise(
-    to: _Binding, constant: bool, x: Array, rows: Array, depth: Array, w: Array, y: Array, formula: Formula | None
-) -> Launches | None:
+def _depthwise(to: _Binding, c: Convolution, rows: Array, y: Array, formula: Formula | None) -> Launches | None:
     """Adds a convolution with one channel in and out of each group. y: [positions, channels]."""
-    taps = w.reshape(w.shape[0], -1) if constant else seen_as(w, (w.shape[0], math.prod(w.shape[1:])))
+    x, w, row_step = c.x, c.w, step_of(c.along_y, "b", *c.outs)
+    taps = w.reshape(w.shape[0], -1) if c.constant else seen_as(w, (w.shape[0], math.prod(w.shape[1:])))
     ending = None if formula is None else epilogue(formula, to.library.host)
-    if taps is None or (formula is not None and ending is None) or (formula is None and y.strides[1] != 4):
+    if taps is None or (formula is not None and ending is None) or (formula is None and (c.along_y.bytes["g"] != 4 or row_step is None)):
         return None
     shape = byte_depthwise.weights_shape(to.library.host, taps.shape[1], taps.shape[0])
 
@@ -235,7 +234,7 @@ def _depthwise(
             room[: taps[:, i :: shape[2]].shape[1], :, i] = taps[:, i :: shape[2]].T
         return room
 
-    if constant:
+    if c.constant:
         weights = pack() if to.task.constants is None else to.task.constants.form(w.ctypes.data, ("taps", shape, w.strides), pack)
     else:
         weights = to.task.scratch(shape, w.dtype)
@@ -245,7 +244,9 @@ def _depthwise(
             part = taps[:, i :: shape[2]]
             if not to.copied(part.T, weights[: part.shape[1], :, i]):
                 return None
-    made = byte_depthwise.launch(to.library, x, rows, depth, weights, y.shape[1], y, x.dtype == np.int8, ending)
+    made = byte_depthwise.launch(
+        to.library, x, rows, c.along_x().table(*c.taps), weights, y.shape[1], y, row_step or 0, x.dtype == np.int8, ending
+    )
     return [*to.launches, made]
 
 

@@ -26,6 +26,7 @@ from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue, call_formula, formula_touches
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.operands import Convolution
 from populus.runtime.engine.native.kernels.panels import Table
 
 MOST_CHANNELS = 1024  # 9 * 1024 * 255 * 128 < 2^29, so 4 y fits 32 bits
@@ -244,13 +245,14 @@ def _touches(args: Arguments, units: int) -> Touched:
     return Touched([read, Elements.of(u), *others], writes)
 
 
-def launch(library: Library, task: Task, plane: Plane, x: Array, u: Array, ending: Epilogue) -> Launch:
-    """Builds the launch. x: [batch, ic, rows, columns] with its padding, channels adjacent."""
-    batch, _, tall, broad = x.shape
-    assert min(tall - plane.high, broad - plane.wide) >= 2, (x.shape, plane)
+def launch(library: Library, task: Task, plane: Plane, c: Convolution, u: Array, ending: Epilogue) -> Launch:
+    """Builds the launch. c: of x with its padding, channels adjacent."""
+    x, (tall, wide) = c.x, c.sides
+    batch = len(x)
+    assert min(tall.n - plane.high, wide.n - plane.wide) >= 2, (x.shape, plane)
     # The last tile of an odd number of outputs reads its last row again, which enters no output that is kept.
-    sides = [np.minimum(np.arange(2 * n + 2, dtype=np.int64), size - 1) for n, size in ((plane.down, tall), (plane.across, broad))]
-    tables: list[Table] = [np.arange(batch, dtype=np.int64) * x.strides[0], *(t * s for t, s in zip(sides, x.strides[2:]))]
+    sides = [np.minimum(np.arange(2 * n + 2, dtype=np.int64), s.n - 1) * s.step for n, s in ((plane.down, tall), (plane.across, wide))]
+    tables: list[Table] = [c.along_x().table("b"), *sides]
     total = batch * -(-plane.down // plane.rows)
     ranges = 1 if task.threads == 1 else min(total, CHUNKS * task.threads)
     each = sum(plane.bytes)

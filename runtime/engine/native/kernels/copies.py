@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.kernels.operands import Convolution, step_of
 from populus.runtime.expr import coalesced
 
 RANK = 4
@@ -168,22 +170,19 @@ def _padded(item: int, straight: bool, args: Arguments, units: int) -> Touched:
     return Touched([read], [Elements.at(target, item, (units * (top + h + bottom) * (left + w + right), item))])
 
 
-def pad(library: Library, source: Array, target: Array, before: tuple[int, int], behind: tuple[int, int]) -> list[Launch] | None:
-    """Builds launches that put source [.., h, w] inside a contiguous target.
+def pad(library: Library, c: Convolution, target: Array) -> list[Launch] | None:
+    """Builds launches that put the planes of a convolution's x inside a contiguous target, with its padding.
 
     Returns None if the kernel does not apply.
     """
-    lead = source.shape[:-2]
-    planes = int(np.prod(lead, dtype=np.int64))
-    step = _merged_step(source, len(lead))
-    if source.dtype != target.dtype or source.itemsize not in (4, 8) or step is None:
+    source, step, item = c.x, step_of(c.along_x(), "b", "g", "ic"), c.x.itemsize
+    if len(c.sides) != 2 or source.dtype != target.dtype or item not in (4, 8) or step is None:
         return None
-    h, w = source.shape[-2:]
-    straight = w == 1 or source.strides[-1] == source.itemsize
-    item = source.itemsize
+    tall, wide = c.sides
+    straight = wide.n == 1 or wide.step == item
     kernel = Kernel(f"pad {item} {straight}", partial(_pad, item, straight), partial(_padded, item, straight))
-    args = [source, target, step, source.strides[-2], h, w, before[0], behind[0], before[1], behind[1], source.strides[-1]]
-    return [Launch(library, kernel, args, planes, target.nbytes // 8)]
+    args = [source, target, step, tall.step, tall.n, wide.n, *c.pads[0], *c.pads[1], wide.step]
+    return [Launch(library, kernel, args, math.prod(source.shape[:3]), target.nbytes // 8)]
 
 
 def bordered(library: Library, source: Array, target: Array, before: Sequence[int]) -> list[Launch] | None:
@@ -196,18 +195,3 @@ def bordered(library: Library, source: Array, target: Array, before: Sequence[in
     zeros = copy(library, np.zeros((), target.dtype), target)
     inner = copy(library, source, middle)
     return None if zeros is None or inner is None else [*zeros, *inner]
-
-
-def _merged_step(array: Array, lead: int) -> int | None:
-    """Finds the single stride that walks the first `lead` dimensions; None if there is none."""
-    step, expected = None, 0
-    for n, s in zip(reversed(array.shape[:lead]), reversed(array.strides[:lead])):
-        if n == 1:
-            continue
-        if step is None:
-            step, expected = s, s * n
-        elif s != expected:
-            return None
-        else:
-            expected = s * n
-    return 0 if step is None else step

@@ -20,7 +20,6 @@ from populus.runtime.endings import EXTREMES, MOST, PLAIN, ending_tape
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements
-from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.tape import Tape
 
 SUFFIX = {"float": "f32", "double": "f64", "i32": "i32", "i64": "i64"}
@@ -48,6 +47,11 @@ class Formula:
         if out is None or any(a is None and x is not None for a, x in zip(arrays, self.inputs)):
             return None
         return Formula(self.expr, arrays, out)
+
+    @property
+    def others(self) -> list[Array]:
+        """Lists its inputs beside the sums."""
+        return [x for x in self.inputs if x is not None]
 
     def at(self, *index: int | slice | EllipsisType | None) -> Formula:
         """Gives the formula on a part of all arrays."""
@@ -201,7 +205,7 @@ def ending_of(formula: Formula, along: int) -> tuple[Ending, list[Array]] | None
     """
     dtype = formula.out.dtype
     tape = ending_tape(formula.expr, [dtype if x is None else x.dtype for x in formula.inputs], dtype)
-    others = [x for x in formula.inputs if x is not None]
+    others = formula.others
     if tape is None or len(others) > MOST:
         return None
     if any(np.may_share_memory(x, formula.out) and not is_same(x, formula.out) for x in others):
@@ -259,20 +263,6 @@ class OnPlanes:
             return self.ending.applied(f, self.type, self.lanes, value, taken)
 
         return ended
-
-
-def plane_words(formula: Formula | None, images: int) -> list[int | Array | Kernel]:
-    """Lists the words of an ending's operands [.., rows, columns], whose first `images` dimensions the places number.
-
-    One further dimension, if there is one, is that of channels.
-    """
-    words = list[int | Array | Kernel]()
-    for x in () if formula is None else formula.inputs:
-        if x is not None:
-            steps = [s if n > 1 else 0 for n, s in zip(x.shape, x.strides)]
-            channel, row = (steps[-3] if x.ndim - 2 > images else 0), steps[-2]
-            words += [x, offsets(x.shape[:images], x.strides[:images]), channel, row]
-    return words
 
 
 def plane_reads(ending: Ending | None, words: Arguments, sides: tuple[int, int], channels: int = 1) -> list[Elements]:

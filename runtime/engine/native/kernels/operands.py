@@ -9,18 +9,20 @@ The addresses that `codegen/touched.py` reads back from these words are held to 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from populus.dialects.poplar.partition import Access
 from populus.dialects.support.shapes import reach
 from populus.runtime.codelets.task import Array, Piece, Task, Window, seen_as
+from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.kernels.endings import Formula
 from populus.runtime.engine.native.kernels.panels import Table, offsets
 
+Word: TypeAlias = "int | Array | Kernel"
 WHOLE = "*"  # the axis of a dimension that is accessed whole
 
 
@@ -71,6 +73,11 @@ def walk_over(task: Task, piece: Piece) -> Walk:
     return walk(piece.access, points_of(task) | dict(whole), piece.array.strides)
 
 
+def walks_of(task: Task, name: str) -> Callable[[Array], Walk]:
+    """Gives what walks over arrays that have the dimensions of one of a task's fields."""
+    return lambda array: walk_over(task, replace(task.fields[name], array=array))
+
+
 def run_of(axes: Sequence[str], item: int, *walks: Walk) -> tuple[Sequence[str], int]:
     """Finds the trailing points that are adjacent in all walks over elements of `item` bytes: the axes before them, and their number."""
     run = 1
@@ -87,6 +94,20 @@ def step_of(found: Walk, *axes: str) -> int | None:
     table = found.table(*axes)
     step = int(table[1]) if len(table) > 1 else 0
     return None if (np.diff(table) != step).any() else step
+
+
+def ending_words(formula: Formula | None, along: Callable[[Array], Walk], planes: Sequence[str], *steps: Sequence[str]) -> list[Word]:
+    """Lists the words of an ending's operands: for each its address, the places of planes, and the bytes of each further step.
+
+    `along`: walks over an operand. `planes`: the axes that number planes. `steps`: for each step the axes that it goes along.
+    """
+    words: list[Word] = []
+    for x in () if formula is None else formula.others:
+        found = along(x)
+        moves = [step_of(found, *axes) for axes in steps]
+        assert None not in moves, (steps, found)
+        words += [x, found.table(*planes), *(m for m in moves if m is not None)]
+    return words
 
 
 OUTSIDE = -(1 << 63)  # in place of the byte offset of an element outside the input; any other number may be a view's
@@ -237,10 +258,14 @@ class Convolution:
         """The array that is stored: y, or the formula's output."""
         return self.y if self.formula is None else self.formula.out
 
+    def along(self, array: Array) -> Walk:
+        """Walks over an array of y's dimensions."""
+        return walk(self.accesses[2], self.points, array.strides)
+
     @property
     def along_y(self) -> Walk:
         """Walks over what is stored."""
-        return walk(self.accesses[2], self.points, self.target.strides)
+        return self.along(self.target)
 
     @property
     def along_w(self) -> Walk:

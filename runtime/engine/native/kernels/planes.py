@@ -27,10 +27,9 @@ from populus.runtime.engine.native.kernels.endings import (
     OnPlanes,
     ending_of,
     plane_reads,
-    plane_words,
 )
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import Side
+from populus.runtime.engine.native.kernels.operands import Side, Word
 from populus.runtime.engine.native.kernels.panels import Table
 from populus.runtime.engine.native.kernels.rows import combine, window_start
 
@@ -318,11 +317,12 @@ def down(
     places: tuple[Table, Table, Table],
     sides: tuple[Side, Side],
     formula: Formula | None = None,
+    words: Sequence[Word] = (),
 ) -> list[Launch] | None:
     """Builds the launch for the planes of x and y, which are at `places`.
 
     `other`: the weights, with those of plane p at `places`[2][p], or the divisors of an average. `formula`: on the results, of
-    y's dimensions. Returns None if the kernels of this file do not apply, or if there is no code for the formula.
+    y's dimensions; `words`: of its operands. Returns None if the kernels of this file do not apply, or if there is no code for the formula.
     """
     tall, wide = sides
     lanes = lanes_of(library.host, y.dtype)
@@ -340,7 +340,7 @@ def down(
     begin, spill = _ends(x, y, sides, lanes, formula, ending)
     args = [
         x, y, other, *places, tall.step, tall.leap, tall.outputs, wide.outputs, tall.n, wide.n, tall.before, wide.before,
-        begin, spill, *plane_words(formula, y.ndim - 2),
+        begin, spill, *words,
     ]  # fmt: skip
     padded = -(-wide.outputs // lanes) * lanes
     planes = len(places[0])
@@ -356,7 +356,7 @@ def _ends(x: Array, y: Array, sides: tuple[Side, Side], lanes: int, formula: For
     open where the formula reads what was written. Where they are not open, the results are past the row's end, and 0.
     """
     tall, columns = sides[0], sides[1].outputs
-    inputs = [] if formula is None else [a for a in formula.inputs if a is not None]
+    inputs = [] if formula is None else formula.others
     if any(np.may_share_memory(a, y) for a in (x, *inputs)):
         return columns, 0
     if columns >= lanes:

@@ -22,9 +22,9 @@ from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.blocks import block_kernel
 from populus.runtime.engine.native.kernels.contraction import GROUP, STAGE, Product, Stages, count_of, lanes_of, start_of
-from populus.runtime.engine.native.kernels.endings import LINE, Formula, ending_of, words_of
+from populus.runtime.engine.native.kernels.endings import LINE, Formula, ending_of
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import Convolution
+from populus.runtime.engine.native.kernels.operands import Convolution, Word, ending_words
 from populus.runtime.engine.native.kernels.panels import Packed, Panels, Slices, Table, lines, offsets
 
 BLOCKS, DEEP = 6, 96  # blocks of output channels from which a panel of so many k is packed for them, and four times as many of any
@@ -75,7 +75,8 @@ def convolution(library: Library, task: Task, c: Convolution, slices: Slices | N
     flat = None if c.formula is None else c.formula.seen((y.shape[0] * groups, oc, area))
     if c.formula is not None and flat is None:
         return None
-    made = product.over(room, area, along_x.table("b", "g"), along_y.table("b", "g"), weights, flat)
+    others = ending_words(c.formula, c.along, ("b", "g"), ("oc",), c.outs)
+    made = product.over(room, area, along_x.table("b", "g"), along_y.table("b", "g"), weights, flat, others)
     return None if made is None else [*launches, made]
 
 
@@ -87,10 +88,12 @@ class _Positions(Product):
         """Blocks of output channels."""
         return Panels.of(self.n, 1, self.library.host.block[0])
 
-    def over(self, packed: Array, area: int, xs: Table, ys: Table, ws: Table, formula: Formula | None = None) -> Launch | None:
+    def over(
+        self, packed: Array, area: int, xs: Table, ys: Table, ws: Table, formula: Formula | None, others: Sequence[Word]
+    ) -> Launch | None:
         """Builds the launch over planes of `area` positions, which are at xs and ys, with weights at ws.
 
-        `formula`: on the sums [planes, rows, area]. Returns None if there is no code for it.
+        `formula`: on the sums [planes, rows, area]; `others`: the words of its operands. Returns None if there is no code for it.
         """
         host, item, rows = self.library.host, self.c.itemsize, self.panels
         vectors = Panels.of(area, lanes_of(host, self.c.dtype), host.block[1])
@@ -106,10 +109,7 @@ class _Positions(Product):
         ended = None if formula is None else ending_of(formula.at(0), 1)
         if formula is not None and ended is None:
             return None
-        ending, words = ended[0] if ended else None, list[int | Array | Kernel]()
-        for x in () if formula is None else formula.inputs:
-            if x is not None:
-                words += [x, offsets(x.shape[:1], x.strides[:1]), *words_of([x[0]])[1:]]
+        ending = ended[0] if ended else None
         heights = (rows.broad, rows.broad - (rows.wide < rows.parts))
         narrow = vectors.broad - (vectors.wide < vectors.parts)
         # Sizes that do not occur are not compiled.
@@ -119,9 +119,9 @@ class _Positions(Product):
         args: list[int | Array | Kernel] = [
             self.a, self.depth, packed, self.c, *kernels, xs, ys, ws, len(self.depth), area,
             rows.parts, rows.wide, rows.broad, vectors.parts, vectors.wide, vectors.broad, vectors.lanes, item, self.row_step, int(late),
-            int(packs), *stages, len(words) // 4, *words,
+            int(packs), *stages, len(others) // 4, *others,
         ]  # fmt: skip
-        assert len(args) == FIRST_WORD + len(words), len(args)
+        assert len(args) == FIRST_WORD + len(others), len(args)
         work = len(xs) * rows.n * vectors.columns * len(self.depth) * item // 200
         return Launch(self.library, POSITIONS, args, len(xs) * vectors.parts * rows.parts, work)
 

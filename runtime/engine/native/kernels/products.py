@@ -181,8 +181,7 @@ def _conv(library: Library, task: Task, slices: Slices | None, formula: Formula 
         return None
     if c.is_padded:
         padded = task.scratch((*c.x.shape[:3], *c.padded), y.dtype)
-        (top, bottom), (left, right), *further = c.pads
-        made = None if further else pad(library, c.x, padded, (top, left), (bottom, right))
+        made = pad(library, c, padded)
         if made is None:
             made = bordered(library, c.x, padded, tuple(before for before, _ in c.pads))
         if made is None:

@@ -23,9 +23,9 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.kernels.blocks import block_kernel
 from populus.runtime.engine.native.kernels.contraction import lanes_of, start_of
-from populus.runtime.engine.native.kernels.endings import Ending, Formula, OnPlanes, ending_of, masked_load, plane_words
+from populus.runtime.engine.native.kernels.endings import Ending, Formula, OnPlanes, ending_of, masked_load
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import Walk, walk_over
+from populus.runtime.engine.native.kernels.operands import Walk, ending_words, walk_over, walks_of
 from populus.runtime.engine.native.kernels.panels import Panels, Slices, lines, offsets
 from populus.runtime.engine.native.kernels.places import place_functions, places_of
 from populus.runtime.engine.native.kernels.planes import Columns, Form
@@ -404,7 +404,7 @@ def _launches(
     pads = [before for before, _ in task.fields["x"].pads[2:]]
     places = [w.table("b") for w in walks]
     kernels = [transform_kernel(s.m), Kernel("winograd multiply", _multiply, vectors=True), back_kernel(s.m, ending)]
-    words = plane_words(formula, 1)
+    words = ending_words(formula, walks_of(task, "y"), ("b",), ("oc",), ("o0",))
     units = s.ic, s.points * s.channels.parts, s.oc
     work = 2 * s.points * s.tiles * s.ic * s.oc // 100
 

@@ -6,15 +6,14 @@ They are those of `winograd.py`, on variables of the program instead of a block'
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
-from populus.runtime.engine.native.kernels.endings import Formula, ending_of, plane_words
+from populus.runtime.engine.native.kernels.endings import Formula, ending_of
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import walk_over
+from populus.runtime.engine.native.kernels.operands import ending_words, walk_over, walks_of
 from populus.runtime.engine.native.kernels.panels import Slices
 from populus.runtime.engine.native.kernels.winograd import back_kernel, one_kernel, transform_kernel
 from populus.runtime.engine.native.kernels.winograd_words import ITEM, WORDS
@@ -52,14 +51,15 @@ def winograd_output(library: Library, task: Task, slices: Slices | None = None, 
     if not _is_dense(products) or y.dtype != np.float32 or (y.shape[-1] > 1 and y.strides[-1] != ITEM) or y.size == 0:
         return None
     oc, batch, down, across = products.shape[2:]
-    along_y, along_m = walk_over(task, replace(task.fields["y"], array=y)), walk_over(task, task.fields["m"])
+    along, along_m = walks_of(task, "y"), walk_over(task, task.fields["m"])
+    along_y = along(y)
     words = {
         "y": y, "ys": along_y.table("b"), "y_channel": along_y.bytes["oc"], "y_row": along_y.bytes["r0"],
         "out_high": y.shape[2], "out_wide": y.shape[3], "m_plane": along_m.bytes["k1"], "tiles": along_m.bytes["oc"] // ITEM,
         "back": back_kernel(SIDE, ended[0] if ended else None, exact=True),
     }  # fmt: skip
     images = [products[0, 0, 0, b] for b in range(batch)]
-    return _launches(library, "back", words, images, (oc, down, across), plane_words(formula, 1))
+    return _launches(library, "back", words, images, (oc, down, across), ending_words(formula, along, ("b",), ("oc",), ("r0",)))
 
 
 def _is_dense(tiles: Array) -> bool:
