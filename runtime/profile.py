@@ -6,7 +6,8 @@ A compute set is a bulk-synchronous superstep. It takes
     exchange = setup + max over tiles of max(received, sent) bytes / rate    each element is sent once, to all its readers;
                tiles of one bus receive the same elements at twice the rate
     compute = max over tiles of the sum of its vertices' cycles, each with the cycles to start one
-A mesh launches a program instead of a barrier, and moves a block under the computing of another: `hidden` is subtracted.
+A mesh launches a program instead of a barrier, and moves a block under the computing of another: `hidden` is subtracted. So is what
+a copy from DRAM moves under the steps after it, as far as their computing hides no exchange of their own.
 
 Exchange phases of neighbouring steps are not merged, because an element received in one may be sent in the next. A
 repeat counts its body times its count. A while counts its bound, or a guess if it has none, which `guessed` marks. Of branches, the
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TypeAlias
@@ -89,7 +90,7 @@ class ProfiledStep:
     vertices: int = 0
     codelets: tuple[str, ...] = ()
     bounds: int = 0
-    hidden: int = 0  # of `exchange`: cycles under the computing
+    hidden: int = 0  # of `exchange`: cycles under the computing, of a copy under that of the steps after it
     location: LocationAttr = field(default_factory=UnknownLoc, repr=False)
     call: str = ""
     waits: int = 0  # of a collective: cycles that no step before the first reader of its result can hide
@@ -272,6 +273,7 @@ class ProfileWalk:
 
     def block(self, block: Block, count: int) -> None:
         """Adds the steps of a block that runs `count` times."""
+        made: dict[Operation, int] = {}  # the place of each step that is one
         for op in block.ops:
             begin = len(self.steps)
             match op:
@@ -300,8 +302,22 @@ class ProfileWalk:
                     self.branches(op, [region.block for region in op.programs], count)
                 case _:
                     pass  # definitions of variables, views and functions cost nothing
+            made[op] = begin
             if isinstance(block.parent_op(), GraphOp | SequenceOp) and not isinstance(op, SequenceOp) and not self.function:
                 self.spans.append((op, begin, len(self.steps)))
+        if self.target.mesh is not None and self.target.mesh.buffers > 1:
+            self.hide(made)
+
+    def hide(self, made: Mapping[Operation, int]) -> None:
+        """States what copies hide under the steps after them. Computing hides the exchange of its own step first, then copies in turn."""
+        copies = [op for op in made if isinstance(op, CopyOp) and op.under is not None]
+        left = {op: self.steps[made[op]].compute - self.steps[made[op]].hidden for copy in copies for op in copy.steps_under()}
+        for copy in copies:
+            exposed = moved = self.steps[made[copy]].exchange
+            for op in copy.steps_under():
+                taken = min(exposed, left[op])
+                exposed, left[op] = exposed - taken, left[op] - taken
+            self.steps[made[copy]] = replace(self.steps[made[copy]], hidden=moved - exposed)
 
     def branches(self, op: Operation, blocks: Iterable[Block], count: int) -> None:
         """Adds the steps of the most expensive branch."""

@@ -7,9 +7,20 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DictionaryAttr, StringAttr
-from xdsl.ir import Attribute, Block, Region, SSAValue
-from xdsl.irdl import IRDLOperation, VarConstraint, base, irdl_op_definition, operand_def, prop_def, region_def, traits_def, var_operand_def
+from xdsl.dialects.builtin import I64, DictionaryAttr, IntegerAttr, StringAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    VarConstraint,
+    base,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import NoTerminator
@@ -18,7 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 from populus.dialects.poplar.codelets import CODELETS, Codelet
 from populus.dialects.poplar.declared import declared
 from populus.dialects.poplar.forms import Parts, params_problem
-from populus.dialects.poplar.memory import StorageOp, root_of, unwritable, view_of
+from populus.dialects.poplar.memory import StorageOp, ViewOp, root_of, unwritable, view_of
 from populus.dialects.poplar.overlap import Ranges, disjoint, image
 from populus.dialects.poplar.partition import MOST_POINTS, Domain, bounds_problem, race
 from populus.dialects.poplar.types import KINDS, DomainAttr, Field, FieldsAttr, TensorType, parse_access, parse_domain
@@ -345,13 +356,18 @@ class ExecuteOp(PlainErrors, IRDLOperation):
 
 @irdl_op_definition
 class CopyOp(PlainErrors, IRDLOperation):
-    """Any static movement of data: element i of `src` becomes element i of `dst`. They may not overlap."""
+    """Any static movement of data: element i of `src` becomes element i of `dst`. They may not overlap.
+
+    `under`: it moves while so many steps after it run: executes and copies, of which none touches what it writes, nor writes what it
+    reads. An engine may then move the data at any time from its own place to the end of these steps.
+    """
 
     name = "poplar.copy"
     T: ClassVar = VarConstraint("T", base(TensorType))
     src = operand_def(T)
     dst = operand_def(T)
-    assembly_format = "$src `to` $dst attr-dict `:` type($src)"
+    under = opt_prop_def(IntegerAttr[I64])
+    assembly_format = "$src `to` $dst (`under` $under^)? attr-dict `:` type($src)"
 
     def __init__(self, src: SSAValue, dst: SSAValue):
         super().__init__(operands=[src, dst])
@@ -361,3 +377,27 @@ class CopyOp(PlainErrors, IRDLOperation):
             raise VerifyException(f"the destination {why} may not be written")
         if root_of(self.src) is root_of(self.dst) and not disjoint(view_of(self.src), view_of(self.dst)):
             raise VerifyException("source and destination overlap")
+        if self.under is not None:
+            self._check_under(self.under.value.data)
+
+    def steps_under(self) -> list[Operation]:
+        """Lists the steps that run while the data moves; fewer than `under` if the block ends."""
+        steps: list[Operation] = []
+        following = self.next_op
+        while following is not None and self.under is not None and len(steps) < self.under.value.data:
+            if not isinstance(following, StorageOp | ViewOp):
+                steps.append(following)
+            following = following.next_op
+        return steps
+
+    def _check_under(self, count: int) -> None:
+        steps = self.steps_under()
+        if count < 1 or len(steps) != count or not all(isinstance(step, ExecuteOp | CopyOp) for step in steps):
+            raise VerifyException(f"under = {count}; so many executes or copies follow it, at least 1")
+        source, destination = root_of(self.src), root_of(self.dst)
+        for step in steps:
+            families = step.families() if isinstance(step, ExecuteOp) else []
+            written = [v for family in families for _, v in family.written()] if families else list(step.operands[1:])
+            touched = [v for family in families for v in family.views] if families else list(step.operands)
+            if any(root_of(v) is destination for v in touched) or any(root_of(v) is source for v in written):
+                raise VerifyException(f"under = {count}; a step among these touches what the copy writes, or writes what it reads")

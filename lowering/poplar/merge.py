@@ -127,7 +127,8 @@ class _Merging:
 
     def fits(self, earlier: MergeCandidate, step: MergeCandidate) -> bool:
         """Tells whether both steps' received data, and their constants, fit a tile's shares."""
-        if min(earlier.constants, step.constants) and earlier.constants + step.constants > HELD * self.target.tile_bytes:
+        held = HELD / (self.target.mesh.buffers if self.target.mesh is not None else 1)  # of which each is loaded under another's reader
+        if min(earlier.constants, step.constants) and earlier.constants + step.constants > held * self.target.tile_bytes:
             return False
         least, sum = min(earlier.bytes, step.bytes), earlier.bytes + step.bytes
         return least <= SMALL * self.target.tile_bytes or sum <= SHARE * self.target.tile_bytes

@@ -30,6 +30,7 @@ from populus.dialects.poplar.memory import storage_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.poplar.allocate import highest, without_copies
 from populus.lowering.poplar.keep_loaded import Load, keep_loaded
+from populus.lowering.poplar.load_ahead import load_ahead
 from populus.runtime.memory import Tenant, layout, tenants, usage
 
 ROUNDS = 200  # rounds, each of which makes one overfull step fit
@@ -64,10 +65,12 @@ class PoplarOffloadPass(ModulePass):
 
 
 def offload(graph: GraphOp, room: int) -> None:
-    """Makes the steps of a graph fit `room` bytes of a tile, if possible; what then is free keeps loaded constants."""
+    """Makes the steps of a graph fit `room` bytes of a tile, if possible; what then is free keeps loaded constants, and loads ahead."""
     loads: list[Load] = []
     _make_room(graph, room, loads)
     keep_loaded(graph, loads, room)
+    if loads:
+        load_ahead(graph, room)
 
 
 def _make_room(graph: GraphOp, room: int, loads: list[Load]) -> None:

@@ -7,7 +7,7 @@ engines.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import length_hint
 from typing import Any, TypeAlias
@@ -315,7 +315,11 @@ class LoadedProgram(ABC):
     # -- the tree
 
     def _block(self, block: Block) -> BlockNode:
-        return BlockNode([node for op in block.ops for node in self._nodes(op)])
+        return BlockNode([node for op in self.in_order(block) for node in self._nodes(op)])
+
+    def in_order(self, block: Block) -> Iterable[Operation]:
+        """Gives the ops of a block in the order in which they run."""
+        return block.ops
 
     def _nodes(self, op: Operation) -> Iterator[Node]:
         match op:

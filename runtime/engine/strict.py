@@ -2,18 +2,19 @@
 machine.
 
 Each vertex sees immutable copies of its operands as they were before the execute. It writes into poisoned memory of
-its own. All results are committed at the end. The engine records which elements have been written.
+its own. All results are committed at the end. A copy that moves under other steps is made after them. The engine records which
+elements have been written.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
 from populus.dialects.poplar.memory import ConstOp, ParamOp, StorageOp, storage_of, view_of
@@ -84,6 +85,16 @@ class StrictProgram(LoadedProgram):
         return view_array(self.store(value).memory, view_of(value))
 
     # -- steps
+
+    def in_order(self, block: Block) -> Iterator[Operation]:
+        """Yields the ops of a block; a copy that moves under others comes after the last of them, as late as it may."""
+        late: dict[Operation, list[CopyOp]] = {}
+        for op in block.ops:
+            if isinstance(op, CopyOp) and (steps := op.steps_under()):
+                late.setdefault(steps[-1], []).append(op)
+            else:
+                yield op
+            yield from late.pop(op, ())
 
     def _call(self, op: CallOp) -> Node:
         """Binds a call, and marks the function's outputs as unwritten when it begins."""

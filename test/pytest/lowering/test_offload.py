@@ -248,3 +248,37 @@ def test_training_steps_are_the_same_with_weights_outside():
         assert small.profile().summary["host_bytes"] > roomy.profile().summary["host_bytes"]
         found = small.run(inputs)
         assert all(found[name].tobytes() == e.tobytes() for name, e in expected.items())
+
+
+def ahead(program: populus.Program) -> list[CopyOp]:
+    """Lists the copies that move under the steps after them."""
+    return [step.op for step in program.profile().steps if isinstance(step.op, CopyOp) and step.op.under is not None]
+
+
+@pytest.mark.parametrize("sizes", [(128, 256, 512, 384), (256, 512, 384, 512), (384, 256, 384)])
+def test_the_next_weights_are_loaded_while_the_present_ones_are_multiplied(sizes, tmp_path):
+    model = layers(*sizes, rows=64)
+    total = 4 * (sum(a * b for a, b in itertools.pairwise(sizes)) + 64 * sum(sizes))
+    x = {"x": np.random.default_rng(9).integers(-2, 3, (64, sizes[0])).astype("f4")}
+    expected = on_array(model, 2 * total, tmp_path).run(x)
+    for eighths in (4, 6):
+        programs = [on_array(model, eighths * total // 8, tmp_path, engine) for engine in ("numpy", "strict", "native")]
+        assert all(program.run(x)[name].tobytes() == e.tobytes() for program in programs for name, e in expected.items())
+        profile = programs[0].profile()
+        steps = {step.op: step for step in profile.steps}
+        copies = [op for op in steps if isinstance(op, CopyOp) and op.under is not None]
+        computed = {op for copy in copies for op in copy.steps_under()}
+        hidden = sum(steps[copy].hidden for copy in copies)
+        assert 0 < hidden <= sum(steps[op].compute - steps[op].hidden for op in computed)
+        assert profile.summary["peak_tile_bytes"] <= eighths * total // 8
+
+
+def test_a_machine_with_one_buffer_loads_nothing_ahead(tmp_path):
+    sizes = (128, 256, 512, 384)
+    total = 4 * (sum(a * b for a, b in itertools.pairwise(sizes)) + 64 * sum(sizes))
+    path = tmp_path / "array.py"
+    path.write_text(ARRAY.replace("sub_block=16", "sub_block=16, buffers=1"))
+    program = populus.compile(layers(*sizes, rows=64), target=f"array, tile_bytes={total // 2}", load=[path], cache=False)
+    assert loads(program)
+    assert not ahead(program)
+    assert not program.profile().summary["hidden_cycles"]

@@ -228,6 +228,42 @@ poplar.graph @main target <host> {
 }
 
 // -----
+// CHECK: under = 1; a step among these touches what the copy writes, or writes what it reads
+poplar.graph @main target <host> {
+  %x = poplar.var "x" : !poplar.tensor<8xf32>
+  %y = poplar.var "y" : !poplar.tensor<8xf32>
+  poplar.copy %x to %y under 1 : !poplar.tensor<8xf32>
+  poplar.execute "e" { poplar.family @fill {value = 0.0 : f32} for (i = 8) out y = %y[i] : !poplar.tensor<8xf32> }
+}
+
+// -----
+// CHECK: under = 1; a step among these touches what the copy writes, or writes what it reads
+poplar.graph @main target <host> {
+  %x = poplar.var "x" : !poplar.tensor<8xf32>
+  %y = poplar.var "y" : !poplar.tensor<8xf32>
+  poplar.copy %x to %y under 1 : !poplar.tensor<8xf32>
+  poplar.execute "e" { poplar.family @fill {value = 0.0 : f32} for (i = 8) out y = %x[i] : !poplar.tensor<8xf32> }
+}
+
+// -----
+// CHECK: under = 2; so many executes or copies follow it, at least 1
+poplar.graph @main target <host> {
+  %x = poplar.var "x" : !poplar.tensor<8xf32>
+  %y = poplar.var "y" : !poplar.tensor<8xf32>
+  poplar.copy %x to %y under 2 : !poplar.tensor<8xf32>
+  poplar.execute "e" { poplar.family @fill {value = 0.0 : f32} for (i = 8) out y = %x[i] : !poplar.tensor<8xf32> }
+}
+
+// -----
+// CHECK: under = 0; so many executes or copies follow it, at least 1
+poplar.graph @main target <host> {
+  %x = poplar.var "x" : !poplar.tensor<8xf32>
+  %y = poplar.var "y" : !poplar.tensor<8xf32>
+  poplar.copy %x to %y under 0 : !poplar.tensor<8xf32>
+  poplar.execute "e" { poplar.family @fill {value = 0.0 : f32} for (i = 8) out y = %x[i] : !poplar.tensor<8xf32> }
+}
+
+// -----
 // CHECK: 'x' has 2 copies; only a constant may lie on several tiles
 poplar.graph @main target <gc200, tiles = 4> {
   %x = poplar.var "x" on [8 in 2] order [2 copies, 0] : !poplar.tensor<8xf32>

@@ -20,6 +20,14 @@ poplar.graph @memory target <gc200, tiles = 16> {
   %3 = poplar.broadcast %b : !poplar.tensor<6xf16> -> !poplar.tensor<8x6xf16>
   // CHECK-NEXT: poplar.copy %3 to %h : !poplar.tensor<8x6xf16>
   poplar.copy %3 to %h : !poplar.tensor<8x6xf16>
+  // CHECK-NEXT: %l = poplar.var "l" : !poplar.tensor<8x3xf16>
+  %l = poplar.var "l" : !poplar.tensor<8x3xf16>
+  // CHECK-NEXT: %m = poplar.var "m" : !poplar.tensor<8x3xf16>
+  %m = poplar.var "m" : !poplar.tensor<8x3xf16>
+  // CHECK-NEXT: poplar.copy %0 to %l under 1 : !poplar.tensor<8x3xf16>
+  poplar.copy %0 to %l under 1 : !poplar.tensor<8x3xf16>
+  // CHECK-NEXT: poplar.copy %0 to %m : !poplar.tensor<8x3xf16>
+  poplar.copy %0 to %m : !poplar.tensor<8x3xf16>
   // CHECK-NEXT: }
 }
 
