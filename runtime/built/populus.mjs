@@ -1,9 +1,9 @@
 // Loads and runs a program that `populus build --cpu wasm32` wrote. form.py describes the file of weights, step_loop.py the steps.
 
-const NAME = "@NAME@", RELAXED = "@RELAXED@"; // RELAXED: empty without a relaxed module
+const NAME = "@NAME@", RELAXED = "@RELAXED@", DIGESTS = '@DIGESTS@'; // RELAXED: empty without a relaxed module; DIGESTS: of the modules
 const HEAD = ["magic", "version", "id0", "id1", "machine", "features", "size", "sum0", "sum1", "steps", "words", "relocs", "memory",
   "inputs", "outputs", "states", "atWords", "atRelocs", "atTensors", "atTexts", "texts", "atData", "shared", "kernels", "loading", "atRaw", "packed"];
-const HEADER = 256, PAGE = 65536, IN = 16, OUT = 17, SUMS = 7, RECORD = 56, VERSION = 2n;
+const HEADER = 256, PAGE = 65536, IN = 16, OUT = 17, SUMS = 7, RECORD = 56, VERSION = 2n, PIECE = 1 << 20;
 const MAGIC = 0x0073756c75706f70n, MACHINE = 0x6d736177n;
 const FORMS = [["float32", Float32Array], ["uint8", Uint8Array], ["int8", Int8Array], ["uint16", Uint16Array], ["int16", Int16Array],
   ["int32", Int32Array], ["int64", BigInt64Array], , ["bool", Uint8Array], ["float16", Uint16Array], ["float64", Float64Array],
@@ -55,13 +55,18 @@ async function whole(source, what) {
   return bytes;
 }
 
-function checked(bytes) { // the identity of a module that is whole: its last section ends with it and with the sum of all before
+function checked(bytes) { // of a module that is whole: its identity and its weights' digest, with which and the sum of all before it ends
   let sum = 0x811c9dc5;
   const end = bytes.length - 4;
   for (let i = 0; i < end; i++) sum = Math.imul(sum ^ bytes[i], 0x01000193);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  if (end < 24 || view.getUint32(end, true) !== sum >>> 0) throw new Error("the module is cut or changed; build it again");
-  return [view.getBigUint64(end - 16, true), view.getBigUint64(end - 8, true)];
+  if (end < 40 || view.getUint32(end, true) !== sum >>> 0) throw new Error("the module is cut or changed; build it again");
+  return [32, 24, 16, 8].map((before) => view.getBigUint64(end - before, true));
+}
+
+async function digest(bytes) { // as words; a page without HTTPS has no digests, and its scripts can be changed too
+  const { subtle } = globalThis.crypto ?? {};
+  return subtle && new BigUint64Array(await subtle.digest("SHA-256", bytes));
 }
 
 function folded(columns) { // as in form.py
@@ -98,9 +103,10 @@ function* fronts(shape, full) { // runs of elements: where each begins in an arr
 class Program {
   #memory; #exports; #at; #h = {}; #words; #tensors = {}; #sizes; #team; #job = 0; // address of the job that threads share; 0: one thread
 
-  static async _loaded(module, weights, { relaxed, progress, threads }) {
-    const given = await module, identity = checked(given), at = shared(given), p = new Program();
+  static async _loaded(module, weights, { relaxed, progress, threads, known }) {
+    const given = await module, identity = checked(given), at = shared(given), p = new Program(), own = known && (await digest(given));
     if (at && typeof Team === "undefined") throw new Error("the program has threads; load it by the populus.mjs of its own build");
+    if (own && String(own.slice(0, 2)) !== known) throw new Error("the module is not that of this populus.mjs; both come from one build");
     const team = at ? await Team.of(given, at, threads) : undefined, bytes = team?.bytes ?? given;
     if (!at && threads !== undefined && threads !== 1) throw new Error(`threads is ${threads}; the program was built for 1`);
     p.#memory = new WebAssembly.Memory(team?.memory ?? { initial: 32 });
@@ -147,12 +153,23 @@ class Program {
       if (progress) progress(known, h.size ?? known);
     }
     if (known !== h.size) throw new Error(`the weights have ${known} bytes instead of ${h.size ?? "more"}; the file is cut`);
-    const head = new BigUint64Array(this.#memory.buffer, at, HEADER / 8), sums = head.slice(SUMS, SUMS + 2);
+    const found = [], { buffer } = this.#memory, changed = "the weights are changed; build them again";
+    for (let from = 0, end, part; from < h.size; from = end) {
+      end = Math.min(from + PIECE, from < h.atRaw ? h.atRaw : h.size);
+      if (!(part = await digest(new Uint8Array(buffer, this.#place(from), end - from).slice()))) break;
+      found.push(...part);
+    }
+    if (found.length) {
+      const all = await digest(BigUint64Array.from(found));
+      if (all[0] !== identity[2] || all[1] !== identity[3]) throw new Error(changed);
+      return;
+    }
+    const head = new BigUint64Array(buffer, at, HEADER / 8), sums = head.slice(SUMS, SUMS + 2);
     head.fill(0n, SUMS, SUMS + 2);
     this.#exports.sums(at, BigInt(h.atRaw / 64), this.#words); // which is 0 as yet
     this.#exports.sums(this.#place(h.atRaw), BigInt((h.size - h.atRaw) / 64), this.#words);
-    const found = new BigUint64Array(this.#memory.buffer, this.#words, 16).slice();
-    if (folded(found.subarray(0, 8)) !== sums[0] || folded(found.subarray(8)) !== sums[1]) throw new Error("the weights are changed; build them again");
+    const total = new BigUint64Array(buffer, this.#words, 16).slice();
+    if (folded(total.subarray(0, 8)) !== sums[0] || folded(total.subarray(8)) !== sums[1]) throw new Error(changed);
   }
 
   #place(offset) { // of the file in memory: what loading packs is at its end
@@ -335,9 +352,9 @@ class Program {
   }
 }
 
-export async function load(source = new URL(`./${NAME}.wasm`, import.meta.url), options = {}) {
+export async function load(given, options = {}) {
   if (!accepted(SIMD)) throw new Error("this browser has no WebAssembly SIMD; Chromium 91, Firefox 89, Safari 16.4 and later have it");
-  const bytes = !(source instanceof URL) && typeof source === "object";
+  const source = given ?? new URL(`./${NAME}.wasm`, import.meta.url), bytes = !(source instanceof URL) && typeof source === "object";
   const base = bytes ? source : new URL(source, globalThis.location?.href ?? import.meta.url);
   const both = bytes ? Boolean(base.relaxed) : Boolean(RELAXED), relaxed = (options.relaxed ?? both) && accepted(MADD);
   if (options.relaxed && !accepted(MADD)) throw new Error("this browser has no relaxed SIMD; Chromium 114 and later have it");
@@ -352,7 +369,8 @@ export async function load(source = new URL(`./${NAME}.wasm`, import.meta.url), 
     if (!done) yield value;
     yield* weights;
   })();
-  const program = await Program._loaded(module, rest, { ...options, relaxed });
+  const known = given ? undefined : JSON.parse(DIGESTS)[relaxed ? RELAXED : ""];
+  const program = await Program._loaded(module, rest, { ...options, relaxed, known });
   if (options.bits && program.bits !== options.bits) throw new Error(`the program has ${program.bits} bits here, and ${options.bits} ones are asked for`);
   return program;
 }

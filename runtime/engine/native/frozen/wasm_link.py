@@ -16,7 +16,7 @@ from populus.runtime.engine.native.frozen.wasm_object import MAGIC, Fix, Flag, K
 STACK = 1 << 20  # bytes
 PAGE = 1 << 16
 WIDE = 5  # bytes of a number that a relocation writes
-NAME = "populus"  # of the last section: the identity of the build, and the sum of all bytes before that sum
+NAME = "populus"  # of the last section: the identity of the build, the digest of its weights, and the sum of all bytes before that sum
 
 
 def linked(
@@ -30,8 +30,8 @@ def linked(
     """Joins objects to a module.
 
     `entries`: functions that the table has from 1 on. `exports`: functions by the name that the module gives them. `identity`: 16 bytes
-    that the file of weights has too. `notes`: content of custom sections by name. `shared`: the bytes after `heap` of a memory that
-    threads share, each with a stack of its own; 0: one thread. The module imports `env.memory`, and
+    that the file of weights has too, and 16 that are its digest. `notes`: content of custom sections by name. `shared`: the bytes after
+    `heap` of a memory that threads share, each with a stack of its own; 0: one thread. The module imports `env.memory`, and
     `fmod` or `fmodf` if a kernel calls them.
     Raises PopulusError for a function that no object has.
     """
@@ -196,8 +196,8 @@ class _Link:
             )
         )
         content += b"".join(bytes([Section.CUSTOM]) + _sized(_text(name) + note) for name, note in notes.items())
-        assert len(identity) == 16, identity
-        content += bytes([Section.CUSTOM]) + unsigned(len(_text(NAME)) + 20) + _text(NAME) + identity
+        assert len(identity) == 32, identity
+        content += bytes([Section.CUSTOM]) + unsigned(len(_text(NAME)) + 36) + _text(NAME) + identity
         return content + summed(content).to_bytes(4, "little")
 
 

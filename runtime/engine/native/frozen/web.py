@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from string import ascii_letters
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime import built
+from populus.runtime.built.form import digest
 from populus.runtime.engine.native.codegen.cpu import ATOMICS, Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, file_object
 from populus.runtime.engine.native.codegen.llvm_builder import Function
@@ -65,17 +68,19 @@ def write_web(
     which the program was frozen: with more than one there is `worker.mjs` too.
     Raises PopulusError for a program that 4 GiB of memory do not hold.
     """
-    identity = write_weights(frozen, folder, name)
+    identity = write_weights(frozen, folder, name) + digest(folder / f"{name}.bin", frozen.form.at_raw)
     bytes = frozen.form.at_raw + frozen.form.memory + frozen.form.words.nbytes + threads * STACK
     needed = STACK + bytes
     if needed >= MOST:
         raise PopulusError(f"the program needs {needed / 1e9:.1f} GB of memory; wasm32 has 4.3 GB")
     notes = {} if sizes is None else {"populus.sizes": sizes}
-    (folder / f"{name}.wasm").write_bytes(module(frozen, frozen.plan, identity, notes, bytes))
-    if relaxed:
-        (folder / f"{name}.relaxed.wasm").write_bytes(module(frozen, frozen.plan.relaxed(), identity, notes, bytes))
+    plans = {"": frozen.plan, **({"relaxed.": frozen.plan.relaxed()} if relaxed else {})}
+    modules = {kind: module(frozen, plan, identity, notes, bytes) for kind, plan in plans.items()}
+    for kind, content in modules.items():
+        (folder / f"{name}.{kind}wasm").write_bytes(content)
     loader = (LOADER, *([] if sizes is None else [SIZES]), *([TEAM] if threads > 1 else []))
     values = {"@NAME@": name, "@RELAXED@": "relaxed." if relaxed else "", "@THREADS@": str(threads)}
+    values["@DIGESTS@"] = json.dumps({kind: _digest(content) for kind, content in modules.items()})
     for file, parts in {LOADER: loader, TYPES: [TYPES], PAGE: [PAGE], **({HELPER: [HELPER]} if threads > 1 else {})}.items():
         text = "".join((TEMPLATES / part).read_text(encoding="utf-8") for part in parts)
         text = compact(text) if file in (LOADER, HELPER) else text
@@ -87,6 +92,12 @@ def write_web(
         for file in folder.iterdir():
             file.unlink()
         (folder / f"{name}.html").write_text(page, encoding="utf-8")
+
+
+def _digest(content: bytes) -> str:
+    """Gives the digest of a module as the loader compares it: two numbers of 64 bits."""
+    front = sha256(content).digest()
+    return ",".join(str(int.from_bytes(front[at : at + 8], "little")) for at in (0, 8))
 
 
 TEXTS = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)""")  # of a script, which stay as they are
