@@ -18,7 +18,7 @@ from populus.dialects.onnx.sizes import Bounds, Size, as_size
 from populus.dialects.onnx.types import element_numbered
 from populus.dialects.support import shapes
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, is_integer, shape_of
+from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, is_integer
 from populus.lowering.onnx.shape_arithmetic import evaluate
 from populus.lowering.onnx.valid_sizes import ValidSizes, size_of
 
@@ -263,11 +263,6 @@ def _range(op: OnnxOp, arrays: Sequence[Array], bounds: Bounds) -> Array | None:
         return None
     count = ((limit - start).ceildiv(k) if k > 0 else (start - limit).ceildiv(-k)).constant
     return None if count is None or count > MOST else _objects([start + i * k for i in range(max(count, 0))])
-
-
-def is_shape(value: SSAValue) -> bool:
-    """Tells whether a value is small and of integers, as shapes and positions in shapes are."""
-    return is_integer(element_type_of(value.type)) and len(shape_of(value.type)) <= 1
 
 
 def axes_of(op: OnnxOp, i: int, attribute: str, rank: int, known: Known) -> tuple[int, ...] | None:

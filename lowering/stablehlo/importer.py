@@ -43,8 +43,3 @@ def read_text(ctx: Context, text: str, name: str) -> ModuleOp:
 def _location(place: str, name: str) -> LocationAttr:
     at = re.fullmatch(r":(\d+):(\d+)", place)
     return named(place) if at is None else FileLineColLoc(StringAttr(name), IntAttr(int(at[1])), IntAttr(int(at[2])))
-
-
-def is_program(module: ModuleOp) -> bool:
-    """Tells whether a module has ops of StableHLO."""
-    return any(op.name.startswith(("stablehlo.", "chlo.")) for op in module.walk())

@@ -24,7 +24,7 @@
 #define TEXT 320
 #define MOST_THREADS 250
 #define WOKEN 60000 /* ns of shared work in a run from which threads are woken */
-#define SHARED 6000 /* these three as in engine/native/run/image.py */
+#define SHARED 6000 /* these three as in steps.py */
 #define PART 4000
 #define PARTS 4
 #define WINDOW (2 << 20) /* bytes that are looked up in the system's cache of files at once */

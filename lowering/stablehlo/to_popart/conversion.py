@@ -21,7 +21,7 @@ from populus.dialects.popart import BitCastOp, CastOp, ExpandOp, ReshapeOp, Slic
 from populus.dialects.poplar.target import sum_type
 from populus.dialects.stablehlo.ops import HloOp
 from populus.dialects.support.diagnostics import PopulusError
-from populus.dialects.support.element_types import dtype_of, element_type_of, is_unsigned, shape_of, size_in_bytes, ui8, ui16, ui32, ui64
+from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of, size_in_bytes, ui8, ui16, ui32, ui64
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -264,8 +264,3 @@ def apart(rule: Callable[..., SSAValue]) -> Callable[[Conversion], Value]:
         return Pair(rule(c, *(p.real for p in pairs)), rule(c, *(p.imag for p in pairs)))
 
     return both
-
-
-def is_unsigned_value(value: SSAValue) -> bool:
-    """Tells whether the elements are unsigned integers."""
-    return is_unsigned(element(value))
