@@ -7,6 +7,7 @@ inputs alone: unequal numbers refute. Equal ones say only that a law is missing.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import random
 import re
@@ -30,10 +31,11 @@ from populus.proof.trees import Apply, Converted, Leaf, Number, Piece, Pieces, S
 from populus.runtime.expr import evaluate
 
 MOST_TERMS = 100_000  # that an evaluation visits
-MOST_CALLS = 40_000  # of functions that the evaluations of a comparison make
+MOST_CALLS = 200_000  # of functions that the evaluations of a comparison make
 MOST_JUDGED = 4  # pieces that are not decided, after which no other is evaluated
 TURNS_OF_LOOPS = 2  # at which terms that have loops are evaluated
 SHAKEN = 1e-6
+MORE_TURNS = 100  # of a loop with a condition, beyond those that it says
 TURNS = 6  # drawn elements at which terms of different form are evaluated
 
 
@@ -220,30 +222,36 @@ class Values:
 
     def left_by(self, number: int, key: tuple[int, tuple[int, ...]]) -> np.generic:
         """Gives an element of what a loop leaves: its states after the last iteration, and the tables of its rows."""
-        if number not in self.loops:
-            self.loops[number] = self.looped(self.terms.loops[number])
+        if key not in self.loops.get(number, {}):  # the first row that is asked for needs no later iteration
+            first = number not in self.loops and self.terms.nodes[key[0]].kind == "rows"
+            self.loops[number] = self.looped(self.terms.loops[number], key[1][0] + 1 if first else None)
         return self.loops[number][key]
 
-    def looped(self, loop: Recurrence) -> dict[tuple[int, tuple[int, ...]], np.generic]:
-        """Runs a loop by its recurrence. Rows of iterations that do not run are 0."""
-        if loop.trips is None:
-            raise Undecided("a loop of any number of iterations")
+    def looped(self, loop: Recurrence, most: int | None) -> dict[tuple[int, tuple[int, ...]], np.generic]:
+        """Runs a loop by its recurrence, one with a condition as long as that holds. Rows of iterations that do not run are 0.
+
+        `most`: of iterations, by which rows are given, but no states.
+        """
         states = [self.elements(s.first, s.shape) for s in loop.states]
-        tables: list[list[dict[tuple[int, ...], np.generic]]] = [[{} for _ in range(loop.trips)] for _ in loop.rows]
+        tables: list[list[dict[tuple[int, ...], np.generic]]] = [[{} for _ in range(loop.trips or 0)] for _ in loop.rows]
         outer, known = self.carried, self.known
-        for turn in range(loop.trips):
-            if loop.conditional and not states[0][()]:
+        for turn in itertools.count():
+            if turn == most or (not states[0][()] if loop.conditional else turn == loop.trips):
                 break
+            if turn == (loop.trips or 0) + MORE_TURNS:
+                raise Undecided("a loop that goes on")
             self.known, self.carried = {}, {**outer, (_leaf(loop.index), ()): np.int64(turn)}
             for state, values in zip(loop.states, states):
                 self.carried |= {(_leaf(state.symbol), index): value for index, value in values.items()}
             for table, (row, shape, _) in zip(tables, loop.rows):
-                table[turn] = self.elements(row, shape)
+                if turn < len(table):
+                    table[turn] = self.elements(row, shape)
             states = [self.elements(s.next, s.shape) for s in loop.states]
         self.carried, self.known = outer, known
-        left = {(_leaf(s.final), index): value for s, values in zip(loop.states, states) for index, value in values.items()}
+        ends = zip(loop.states, states) if most is None else ()
+        left = {(_leaf(s.final), index): value for s, values in ends for index, value in values.items()}
         for table, (_, shape, whole) in zip(tables, loop.rows):
-            for turn, values in enumerate(table):
+            for turn, values in enumerate(table[:most]):
                 left |= {(_leaf(whole), (turn, *index)): values.get(index, np.float64(0)) for index in np.ndindex(shape)}
         return left
 

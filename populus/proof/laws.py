@@ -10,8 +10,9 @@
 | `(x a) b`, `(x + a) + b` | `x (a b)`, `x + (a + b)` for constants a and b |
 | `(x + a) b` | `x b + a b` for a constant b that is no number |
 | `x 1`, `x + 0` | `x` |
+| `log(exp(-abs(x)) + 1) + max(x, 0)`, a number as a boolean | `log(exp(x) + 1)`, `not x = 0` |
 | `x a + y b` for numbers a and b | `(x + y (b / a)) a` |
-| `select(x, y, true)`, a float as f32 or f64 | `x` |
+| `select(x, y, true)`, a float as f32 or f64, an iteration's number as i32 or i64 | `x` |
 | `(sum of x w) c` | `sum of x (w c)` for constants w and c, where c is no number but a function of w's element |
 | `sum of x v`, where v is n w for a number n, and `sum of x w` was met | `(sum of x w) n` |
 | `sum of x v`, where v is a part of w's columns, and `sum of x w` was met | that part of it |
@@ -27,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import f32, f64
+from xdsl.dialects.builtin import f32, f64, i1, i32, i64
 
 from populus.dialects import expr
 from populus.dialects.poplar import affine, arrays
@@ -123,12 +124,15 @@ class Laws:
         self.terms.element_types[str(to)] = to
         if bits:
             return Converted(to, bits, x)
+        if to == i1 and not isinstance(x, Number):
+            return Apply("not", (Apply("equal", tuple(sorted((x, Number(0.0) if self.float(x) else Number(0)), key=_order))),))
         self.terms.coarsest = max(self.terms.coarsest, rounding_of(dtype_of(to)))
         if isinstance(x, Number) and (value := number_as(x.value, to)) is not None:
             return Number(value)
         if isinstance(x, Leaf) and (array := self.terms.arrays.get(x.node)) is not None and floating(dtype_of(to)):
             return Leaf(self.terms.once.of(("converted", str(to)), (array,), lambda: self._converted(x.node, array, to)), x.at)
-        return x if to in (f32, f64) and self.float(x) else Converted(to, bits, x)
+        counted = isinstance(x, Leaf) and self.terms.nodes[x.node].kind == "turn"
+        return x if (counted and to in (i32, i64)) or (to in (f32, f64) and self.float(x)) else Converted(to, bits, x)
 
     def _converted(self, number: int, array: Array, to: Attribute) -> int:
         with np.errstate(all="ignore"):
@@ -160,6 +164,7 @@ class Laws:
         if not terms:
             assert constant is not None, (x, y)
             return constant
+        terms = _softplus(terms)
         terms.sort(key=lambda term: _order(term[0]))
         first = terms[0][1]
         if type(first) is not float or first == 0 or not math.isfinite(first):
@@ -309,6 +314,20 @@ class Laws:
                 return (array.reshape(way.shape) * way.of(by)).reshape(-1)
             found = arrays.values(factor, [np.arange(array.size)])
             return array * np.where(found >= 0, by[found], by.dtype.type(0))
+
+
+def _softplus(terms: list[tuple[Tree, float]]) -> list[tuple[Tree, float]]:
+    """Puts `log(exp(x) + 1)` for the two terms of a sum by which it is computed without overflow."""
+    for t, factor in terms:
+        match t:
+            case Apply("log", (Apply("add", (Apply("exp", (Apply("mul", (Apply("abs", (x,)), Number(-1.0))),)), Number(1.0))),)):
+                other = (Apply("max", tuple(sorted((x, Number(0.0)), key=_order))), factor)
+                if other in terms:
+                    whole = Apply("log", (Apply("add", (Apply("exp", (x,)), Number(1.0))),))
+                    return [(whole, factor), *(term for term in terms if term not in (other, (t, factor)))]
+            case _:
+                pass
+    return terms
 
 
 def _factor(own: Map, at: Map, by: Map) -> Map:

@@ -63,9 +63,8 @@ def _between_sizes(n: Node) -> bool:
 
 def _may_overflow(n: Node) -> bool:
     shape, result = n.shape(0), n.shapes.get(n.node.output[0])
-    if n.types.get(n.node.input[0]) != TensorProto.INT32 or shape is None or result is None:
-        return False
-    return prod(shape) > 9 * prod(result)  # 9 elements of up to 8 are less than 2^31
+    most = {TensorProto.INT32: 9, TensorProto.INT64: 19}.get(n.types.get(n.node.input[0], 0))  # elements of up to 9 below 2^31, 2^63
+    return most is not None and shape is not None and result is not None and prod(shape) > most * prod(result)
 
 
 DIFFERENCES = [
@@ -93,7 +92,7 @@ DIFFERENCES = [
     ),
     Difference(
         "ReduceProd",
-        "a product beyond int32: onnxruntime gives the nearest integer there is, ours wraps around, as sums and products of elements do",
+        "a product beyond its type: onnxruntime gives the nearest integer there is, ours wraps around, as sums and products of elements do",
         _may_overflow,
     ),
     Difference(

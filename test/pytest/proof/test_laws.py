@@ -7,6 +7,7 @@ import random
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import i1
 
 from populus.dialects import expr
 from populus.dialects.poplar.affine import box, read_map
@@ -16,6 +17,7 @@ from populus.proof.terms import Terms
 from populus.proof.trees import Leaf
 from populus.runtime.expr import evaluate
 
+_1, _2 = expr.Arg(1), expr.Arg(2)
 UNARY = ("neg", "square", "inv", "sqrt", "rsqrt", "log1p", "expm1", "exp", "abs", "tanh")
 BINARY = ("add", "add", "sub", "mul", "mul", "divide", "max", "min")
 
@@ -162,3 +164,20 @@ def test_a_factor_is_another_only_where_all_its_elements_are():
     other[31] *= 1.001
     assert t.like(t.constant(other)) != first
     assert t.like(t.constant(by[:32].copy())) != first
+
+
+@pytest.mark.parametrize(("of", "verdict"), [("x", PROVED), ("y", REFUTED)])
+def test_a_softplus_without_overflow_is_the_logarithm_that_it_stands_for(of, verdict):
+    t = Terms()
+    operands = [t.input(name, (), True) for name in ("x", of)]
+    plain = t.elementwise(expr.log(expr.exp(_1) + 1.0) * 3.0, box(()), operands, True)
+    safe = t.elementwise((expr.maximum(_1, 0.0) + expr.log1p(expr.exp(-expr.absolute(_2)))) * 3.0, box(()), operands, True)
+    assert compare(t, {"y": (plain, ())}, {"y": (safe, ())}).verdict == verdict
+
+
+@pytest.mark.parametrize("floats", [True, False])
+def test_a_number_as_a_boolean_tells_whether_it_is_not_zero(floats):
+    t = Terms()
+    x = [t.input("x", (), floats)]
+    a, b = (t.elementwise(e, box(()), x, floats) for e in (expr.cast(_1, i1), expr.call("not", expr.equal(_1, 0.0 if floats else 0))))
+    assert t.agree(a, b)

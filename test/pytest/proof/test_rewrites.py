@@ -23,9 +23,9 @@ from populus.tools.main import main
 
 FUSE = Pipeline.from_text("popart-fuse")
 OPEN = Counter(
-    {"Activation": 3, "DequantizeLater": 2, "CastOfWiderCast": 1, "DequantizedProduct": 1, "QuantizedAgain": 1, "LogOfSoftmax": 1}
+    {"Activation": 2, "DequantizeLater": 2, "CastOfWiderCast": 1, "DequantizedProduct": 1, "QuantizedAgain": 1, "LogOfSoftmax": 1}
 )
-"""Rewrites that no law shows: softplus without overflow, a logarithm of a quotient, conversions to and from narrow integers."""
+"""Rewrites that no law shows: sigmoids and clamps with other factors, logarithms of quotients, conversions of narrow integers."""
 
 
 def fused(module) -> RewriteProver:
