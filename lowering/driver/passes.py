@@ -35,6 +35,7 @@ PASSES: dict[str, Callable[[], type[ModulePass]]] = {
     "popart-outline": lazily("populus.lowering.popart.outline:PopartOutlinePass"),
     "popart-inplace": lazily("populus.lowering.popart.inplace:PopartInplacePass"),
     "popart-to-popops": lazily("populus.lowering.popart.to_popops:PopartToPopopsPass"),
+    "popops-widen": lazily("populus.lowering.popops.widen:PopopsWidenPass"),
     "popops-fuse": lazily("populus.lowering.popops.fuse:PopopsFusePass"),
     "popops-narrow": lazily("populus.lowering.popops.narrow:PopopsNarrowPass"),
     "poplin-to-poplar": lazily("populus.lowering.poplar.from_poplin:PoplinToPoplarPass"),

@@ -10,7 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, cast
 
-from populus.dialects.poplar.target import PARTIALS, Spec, check_block_format
+from populus.dialects.poplar.target import HOST, PARTIALS, Spec, check_block_format
 from populus.dialects.signature.bounded_dimensions import EXPECTED, are_bounds
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.driver import extensions
@@ -238,7 +238,8 @@ class CompileOptions(MachineOptions):
             chosen = chosen.with_options("poplin-to-poplar", plans=as_option(stated_in(self.plan)))
         chosen.check()
         machine = {"target": self.target, "tiles": self.tiles, "fidelity": self.fidelity}
-        return chosen.with_defaults(**machine, partials=self.partials, optimise=self.optimise)
+        halves = "f32" if self.target == HOST.name and self.engine in ("auto", "native") and choice.widens_halves() else None
+        return chosen.with_defaults(**machine, partials=self.partials, optimise=self.optimise, halves=halves)
 
     def program_cache(self) -> ProgramCache | None:
         """Opens the cache on disk, if `cache` is set."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from populus.dialects.poplar.program import GraphOp
@@ -66,6 +67,14 @@ def _auto(graph: GraphOp, options: Options) -> LoadedProgram:
 ENGINES: dict[str, Callable[[GraphOp, Options], LoadedProgram]] = {"auto": _auto, "numpy": _numpy, "strict": _strict, "native": _native}
 OWN = frozenset(ENGINES)
 registry(ENGINES)
+
+
+def widens_halves() -> bool:
+    """Tells whether this CPU's code multiplies halves as f32, having no tile registers for them."""
+    try:
+        return not import_module("populus.runtime.engine.native.codegen.cpu").machine().half_tiles
+    except (ImportError, PopulusError):
+        return False
 
 
 def register(engine: type[LoadedProgram], name: str, place: str) -> None:

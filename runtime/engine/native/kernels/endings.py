@@ -124,7 +124,7 @@ class Ending:
     def key(self) -> str:
         """Text that determines the code."""
         literals = [x.tobytes().hex() for x in self.tape.literals]
-        steps = [(s.name, s.args) for s in self.tape.steps]
+        steps = [(s.name, s.args, s.dtype.name) if s.name == "convert" else (s.name, s.args) for s in self.tape.steps]
         return f"ending {sorted(self.sums)} {literals} {steps} {self.tape.result} {self.adjacent} {self.fixed} {self.turned}"
 
     def operands(self, f: Function, words: str = "%words", row: str = "%row", column: str = "%column") -> list[Operand]:
@@ -147,12 +147,43 @@ class Ending:
             if step.name == "tanh":
                 values.append(_tanh(f, lanes, values[step.args[0]]))
                 continue
+            if step.name == "convert":  # to a half, which is held as f32, or of one
+                values.append(_rounded(f, lanes, values[step.args[0]], step.dtype.name))
+                continue
             a, b = (values[i] for i in step.args)
             if step.name in PLAIN:
                 values.append(f.let(f"{PLAIN[step.name]} {vector} {a}, {b}"))
             else:
                 values.append(_extreme(f, vector, EXTREMES[step.name], (a, b), [i in literal for i in step.args]))
         return values[self.tape.result]
+
+
+def _rounded(f: Function, lanes: int, x: str, to: str) -> str:
+    """Emits the rounding of f32 to a half, to nearest even, with operations that every CPU has. To f32 x is as it is."""
+    vector, words = f"<{lanes} x float>", f"<{lanes} x i32>"
+
+    def bits(name: str, a: str, b: str | int) -> str:
+        return f.let(f"{name} {words} {a}, {f'splat (i32 {b})' if isinstance(b, int) else b}")
+
+    def moved(name: str, a: str, b: str) -> str:
+        return f.let(f"{name} {vector} {a}, {b}")
+
+    if to == "float32":
+        return x
+    given = f.let(f"bitcast {vector} {x} to {words}")
+    if to == "bfloat16":
+        odd = bits("and", bits("lshr", given, 16), 1)
+        near = bits("and", bits("add", bits("add", given, 0x7FFF), odd), -0x10000)
+        value = f.let(f"bitcast {words} {near} to {vector}")
+        return f.let(f"select <{lanes} x i1> {f.let(f'fcmp uno {vector} {x}, {x}')}, {vector} {x}, {vector} {value}")
+    # Added to x, a power of two that is 13 binary orders above it has the last bit of an f16: that of 2^-14 for what is smaller.
+    sign = bits("and", given, -(1 << 31))
+    order = f.call(words, f"llvm.umax.v{lanes}i32", (words, bits("and", given, 0xFF << 23)), (words, f"splat (i32 {113 << 23})"))
+    power = f.let(f"bitcast {words} {bits('or', bits('add', order, 13 << 23), sign)} to {vector}")
+    near = f.let(f"bitcast {vector} {moved('fsub', moved('fadd', x, power), power)} to {words}")
+    value = f.let(f"bitcast {words} {bits('or', near, sign)} to {vector}")  # -0 too
+    up, down = (f"splat (float {number(2.0**e)})" for e in (112, -112))
+    return moved("fmul", moved("fmul", value, up), down)  # 2^16 and more become infinite
 
 
 def _tanh(f: Function, lanes: int, x: str) -> str:

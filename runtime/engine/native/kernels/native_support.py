@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from populus.runtime.endings import HALVES
 from populus.runtime.tape import PACKED, SATURATING, Tape, TapeStep
 
 DType = np.dtype[Any]
 
-HALVES = frozenset(("float16", "bfloat16"))  # 16 bits in registers; arithmetic in f32
 # A byte in registers; only moved, selected and converted.
 BYTES = SATURATING | PACKED | {"float8_e8m0fnu"}
 COMPARES = frozenset(("equal", "gt", "gte", "lt", "lte"))
@@ -36,7 +36,7 @@ def of_numpy(dtype: DType) -> bool:
 
 
 def held(dtype: DType) -> bool:
-    """Tells whether a register holds values of the type."""
+    """Tells whether a register holds values of the type. Halves are 16 bits there; their arithmetic is that of f32."""
     plain = dtype.kind == "b" or (dtype.kind in "iu" and of_numpy(dtype))
     return plain or dtype.name in ("float32", "float64") or dtype.name in HALVES or dtype.name in BYTES
 
