@@ -1,4 +1,4 @@
-"""Overlap of collectives with the steps after them: what links could do while tiles compute, and what must wait."""
+"""Overlap with the steps after: what links could do while tiles compute, what must wait, and what loads hide."""
 
 from __future__ import annotations
 
@@ -9,6 +9,22 @@ from xdsl.ir import Operation, SSAValue
 
 from populus.dialects.poplar import CallOp, CollectiveOp, CopyOp, FamilyOp, OutsideOp, StorageOp, StreamInOp, TensorType
 from populus.dialects.poplar.memory import storage_of
+
+
+def hidden_copies(steps: Sequence[tuple[Operation, int, int]]) -> dict[Operation, int]:
+    """Gives the cycles that each copy of a block hides under the steps after it (`under`).
+
+    `steps`: with the cycles that each moves, and those that it computes and that hide nothing of its own. Copies take them in turn.
+    """
+    left, found = {op: free for op, _, free in steps}, dict[Operation, int]()
+    for op, moved, _ in steps:
+        if isinstance(op, CopyOp) and op.under is not None:
+            exposed = moved
+            for step in op.steps_under():
+                taken = min(exposed, left[step])
+                exposed, left[step] = exposed - taken, left[step] - taken
+            found[op] = moved - exposed
+    return found
 
 
 def waits(ops: Sequence[tuple[Operation, int]]) -> dict[CollectiveOp, int]:

@@ -6,8 +6,7 @@ A compute set is a bulk-synchronous superstep. It takes
     exchange = setup + max over tiles of max(received, sent) bytes / rate    each element is sent once, to all its readers;
                tiles of one bus receive the same elements at twice the rate
     compute = max over tiles of the sum of its vertices' cycles, each with the cycles to start one
-A mesh launches a program instead of a barrier, and moves a block under the computing of another: `hidden` is subtracted. So is what
-a copy from DRAM moves under the steps after it, as far as their computing hides no exchange of their own.
+A mesh launches a program instead of a barrier. A block moves under another's computing, a copy under other steps: less `hidden`.
 
 Exchange phases of neighbouring steps are not merged, because an element received in one may be sent in the next. A
 repeat counts its body times its count. A while counts its bound, or a guess if it has none, which `guessed` marks. Of branches, the
@@ -19,7 +18,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TypeAlias
@@ -61,7 +60,7 @@ from populus.runtime.exchange import copy_exchange, shared_by_neighbours
 from populus.runtime.exchange.boxes import vertex_tiles
 from populus.runtime.gcl import Collective, cost
 from populus.runtime.memory import PEAK, Usage, label_of, layout, moved_by, summary, whole
-from populus.runtime.overlap import waits
+from populus.runtime.overlap import hidden_copies, waits
 
 Cycles: TypeAlias = NDArray[np.int64]
 
@@ -273,7 +272,7 @@ class ProfileWalk:
 
     def block(self, block: Block, count: int) -> None:
         """Adds the steps of a block that runs `count` times."""
-        made: dict[Operation, int] = {}  # the place of each step that is one
+        first = len(self.steps)
         for op in block.ops:
             begin = len(self.steps)
             match op:
@@ -302,22 +301,11 @@ class ProfileWalk:
                     self.branches(op, [region.block for region in op.programs], count)
                 case _:
                     pass  # definitions of variables, views and functions cost nothing
-            made[op] = begin
             if isinstance(block.parent_op(), GraphOp | SequenceOp) and not isinstance(op, SequenceOp) and not self.function:
                 self.spans.append((op, begin, len(self.steps)))
         if self.target.mesh is not None and self.target.mesh.buffers > 1:
-            self.hide(made)
-
-    def hide(self, made: Mapping[Operation, int]) -> None:
-        """States what copies hide under the steps after them. Computing hides the exchange of its own step first, then copies in turn."""
-        copies = [op for op in made if isinstance(op, CopyOp) and op.under is not None]
-        left = {op: self.steps[made[op]].compute - self.steps[made[op]].hidden for copy in copies for op in copy.steps_under()}
-        for copy in copies:
-            exposed = moved = self.steps[made[copy]].exchange
-            for op in copy.steps_under():
-                taken = min(exposed, left[op])
-                exposed, left[op] = exposed - taken, left[op] - taken
-            self.steps[made[copy]] = replace(self.steps[made[copy]], hidden=moved - exposed)
+            found = hidden_copies([(s.op, s.exchange, s.compute - s.hidden) for s in self.steps[first:] if s.op.parent is block])
+            self.steps[first:] = [replace(s, hidden=found.get(s.op, s.hidden)) for s in self.steps[first:]]
 
     def branches(self, op: Operation, blocks: Iterable[Block], count: int) -> None:
         """Adds the steps of the most expensive branch."""
