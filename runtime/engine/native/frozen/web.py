@@ -102,20 +102,31 @@ def _digest(content: bytes) -> str:
 
 TEXTS = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)""")  # of a script, which stay as they are
 SIGNS = re.compile(r" ?([=+*<>(){}\[\],;:?|&!%/]+|-(?!-)) ?")
+OFTEN = {
+    "throw new Error(": ("$e(", "const $e=(t)=>{throw new Error(t)};\n"),
+    "Uint8Array": ("$b", "const $b=Uint8Array;\n"),
+    "BigUint64Array": ("$q", "const $q=BigUint64Array;\n"),
+}  # what names stand for
 
 
 def compact(script: str) -> str:
-    """Gives a script without what a page need not load: comments, indentation, blanks around signs, and the names of private members."""
+    """Gives a script without what a page need not load: comments, indentation, blanks around signs, and the names of private members.
+
+    What it often says gets a short name.
+    """
     found: list[str] = []
     for line in script.splitlines():
         parts = TEXTS.split(re.sub(r"(^|\s)// .*", "", line).strip())
         if "replace(/" not in line:  # a regular expression
             assert "`" not in "".join(parts[::2]), line  # one text inside of another
             parts[::2] = [SIGNS.sub(r"\1", part) for part in parts[::2]]
+            for often, (short, _) in OFTEN.items():
+                parts[::2] = [re.sub(rf"(?<!\w){re.escape(often)}", short, part) for part in parts[::2]]
         found.append("".join(parts))
     text = "\n".join(line for line in found if line)
     private = dict(zip(dict.fromkeys(re.findall(r"#(\w+)", text)), ascii_letters, strict=False))
-    return "// Populus, Apache-2.0\n" + re.sub(r"#(\w+)", lambda name: "#" + private[name[1]], text) + "\n"
+    first = "".join(line for short, line in OFTEN.values() if short in text)
+    return "// Populus, Apache-2.0\n" + first + re.sub(r"#(\w+)", lambda name: "#" + private[name[1]], text) + "\n"
 
 
 def single_page(page: str, folder: Path, name: str) -> str:
