@@ -11,7 +11,7 @@ import numpy as np
 from populus.popxl import dtypes
 from populus.popxl.context import get_ir
 from populus.popxl.dealing import Dealing, check_rows, shard_size
-from populus.popxl.errors import WrongValue
+from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.replica_grouping import ReplicaGrouping, Retrieval
 from populus.popxl.rows import buffer_mark
 from populus.popxl.tensor import State, Tensor, Variable, dealing_of, mapped_file
@@ -78,7 +78,9 @@ class RemoteBuffer:
         self.set_remote_buffer_info(self._dtype, self._shape, entries)
 
     def validate_tensor_matches_buffer(self, t: Tensor, num_shards: int = 1) -> None:
-        """Raises ValueError for a tensor of another shape or type."""
+        """Raises ValueError for a tensor of another shape or type, TypeError for what is no tensor."""
+        if not isinstance(t, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongType(f"a remote buffer holds tensors, not {t!r}; make one by popxl.constant")
         if (t.shape, t.dtype) != (self.tensor_shape, self.tensor_dtype):
             stated = f"{self.tensor_dtype} {list(self.tensor_shape)}"
             raise WrongValue(f"Tensor {t.id} does not match buffer. The buffer is of {stated}; {t.id} is {t.dtype} {list(t.shape)}")

@@ -9,7 +9,7 @@ import numpy as np
 
 from populus.popxl import dtypes
 from populus.popxl.context import get_current_graph
-from populus.popxl.errors import WrongValue
+from populus.popxl.errors import WrongType, WrongValue
 from populus.popxl.internals.recording import kept, recorded
 from populus.popxl.ops.common import emit, set_in_place
 from populus.popxl.ops.shape import reshape
@@ -113,6 +113,8 @@ def remote_load_(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -
 @recorded("RemoteStore")
 def remote_store(remote_buffer: RemoteBuffer, offset: int | Tensor, t: Tensor) -> None:
     """Gives a row of a remote buffer the value of t. Raises ValueError for a tensor of another shape or type."""
+    if not isinstance(remote_buffer, RemoteBuffer):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise WrongType(f"remote_store takes a remote buffer, an offset and a tensor, in this order; the first is {remote_buffer!r}")
     remote_buffer.validate_tensor_matches_buffer(t)
     rows = get_current_graph().state(remote_buffer.state)
     rows.assign(emit("scatter", rows, _row(remote_buffer, offset), reshape(t, (1, *t.shape)), reduction="set").ssa)

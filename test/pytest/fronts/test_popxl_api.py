@@ -51,6 +51,15 @@ def test_loads_that_stores_need_stay_apart():
         assert popxl.transforms.decompose_sum(ir.main_graph) is ir.main_graph
 
 
+def test_a_store_takes_buffer_offset_and_tensor_in_this_order():
+    with popxl.Ir().main_graph:
+        buffer, t = popxl.remote_buffer((), popxl.float32, 1), popxl.constant(1.0)
+        with pytest.raises(TypeError, match="takes a remote buffer, an offset and a tensor, in this order"):
+            ops.remote_store(t, 0, buffer)  # pyright: ignore[reportArgumentType]
+        with pytest.raises(TypeError, match="a remote buffer holds tensors, not 0"):
+            ops.remote_store(buffer, t, 0)  # pyright: ignore[reportArgumentType]
+
+
 def test_where_tensors_lie_and_whether_the_host_knows_them():
     ir = popxl.Ir()
     with ir.main_graph:
