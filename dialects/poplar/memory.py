@@ -238,6 +238,9 @@ class ViewOp(PlainErrors, IRDLOperation):
     def apply(self, view: View) -> View | None:
         """Computes the result's view of the variable from the operand's; None if no strides can express it."""
 
+    def check(self, x: Sequence[int]) -> None:
+        """Raises VerifyException if `apply` would not take a view of the shape x: a text may ask before the op is verified."""
+
     def shown(self, view: View) -> View:
         """Gives what `apply` gives, computed once while the operand's view, the type and the properties stay as they are.
 
@@ -248,6 +251,7 @@ class ViewOp(PlainErrors, IRDLOperation):
         kept = cast("tuple[View, tuple[Attribute, ...], View] | None", vars(self).get("shown_before"))
         if kept is not None and kept[0] is view and kept[1] == given:
             return kept[2]
+        self.check(view.shape)
         result = self.apply(view)
         if result is None:
             raise VerifyException(f"{self.name} has no strides to say what it shows; it takes a copy")
@@ -258,6 +262,7 @@ class ViewOp(PlainErrors, IRDLOperation):
         if type_of(self.x).reshaped(self.y.type.shape) != self.y.type:
             raise VerifyException(f"the element type changes from {type_of(self.x).element_text} to {self.y.type.element_text}")
         seen = view_of(self.x)
+        self.check(seen.shape)
         shown = self.apply(seen)
         if shown is None:
             wanted = text(self.y.type.shape)
@@ -287,15 +292,13 @@ class SliceOp(ViewOp):
     def apply(self, view: View) -> View:
         return view.slice(ints(self.begins), ints(self.ends), ints(self.steps))
 
-    def verify_(self) -> None:
-        rank = len(type_of(self.x).shape)
-        for n, begin, end, step in zip(type_of(self.x).shape, ints(self.begins), ints(self.ends), ints(self.steps)):
+    def check(self, x: Sequence[int]) -> None:
+        for n, begin, end, step in zip(x, ints(self.begins), ints(self.ends), ints(self.steps)):
             size = max(0, -(-(end - begin) // step)) if step else 0
             if step == 0 or (size and not (0 <= begin < n and 0 <= begin + (size - 1) * step < n)):
                 raise VerifyException(f"[{begin}:{end}:{step}] leaves a dimension of {n}")
-        if not len(self.begins) == len(self.ends) == len(self.steps) == rank:
-            raise VerifyException(f"{rank} dimensions need as many bounds")
-        super().verify_()
+        if not len(self.begins) == len(self.ends) == len(self.steps) == len(x):
+            raise VerifyException(f"{len(x)} dimensions need as many bounds")
 
     def print(self, printer: Printer) -> None:
         bounds = (f"{b}:{e}" + (f":{s}" if s != 1 else "") for b, e, s in zip(ints(self.begins), ints(self.ends), ints(self.steps)))
@@ -336,11 +339,10 @@ class ReshapeOp(ViewOp):
     def apply(self, view: View) -> View | None:
         return view.reshape(self.y.type.shape)
 
-    def verify_(self) -> None:
-        x, y = type_of(self.x).shape, self.y.type.shape
+    def check(self, x: Sequence[int]) -> None:
+        y = self.y.type.shape
         if math.prod(x) != math.prod(y):
             raise VerifyException(f"{text(x)} has {math.prod(x)} elements, {text(y)} has {math.prod(y)}")
-        super().verify_()
 
 
 @irdl_op_definition
@@ -356,11 +358,10 @@ class BroadcastOp(ViewOp):
     def apply(self, view: View) -> View:
         return view.broadcast(self.y.type.shape)
 
-    def verify_(self) -> None:
-        x, y = type_of(self.x).shape, self.y.type.shape
+    def check(self, x: Sequence[int]) -> None:
+        y = self.y.type.shape
         if len(x) > len(y) or any(n not in (1, m) for n, m in zip(reversed(x), reversed(y))):
             raise VerifyException(f"{text(x)} does not stretch to {text(y)}")
-        super().verify_()
 
 
 @irdl_op_definition
@@ -380,10 +381,9 @@ class DimShuffleOp(ViewOp):
     def apply(self, view: View) -> View:
         return view.dim_shuffle(ints(self.permutation))
 
-    def verify_(self) -> None:
-        if sorted(ints(self.permutation)) != list(range(len(type_of(self.x).shape))):
-            raise VerifyException(f"{list(ints(self.permutation))} is not a permutation of {len(type_of(self.x).shape)} dimensions")
-        super().verify_()
+    def check(self, x: Sequence[int]) -> None:
+        if sorted(ints(self.permutation)) != list(range(len(x))):
+            raise VerifyException(f"{list(ints(self.permutation))} is not a permutation of {len(x)} dimensions")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

@@ -104,14 +104,21 @@ def spanning_image(boxes: Boxes, span: SpanningDim, dims: Sequence[Dim], view: V
 
 
 def _interval_image(first: Counts, end: Counts, n: int, tile: Counts, cell_first: Counts, cell_end: Counts) -> DimImage:
+    size, a = end - first, np.maximum(first, cell_first[tile])
+    b = np.maximum(np.minimum(end, cell_end[tile]), a)
+    local, lengths = b - a, 1
+    a, b = np.minimum(a, n), np.minimum(b, n)
+    if n > MEMBERS:  # indices between which nothing begins or ends are one
+        places = (first, end, a, b, cell_first, cell_end)
+        at = np.unique(np.concatenate([p.ravel() for p in places]))
+        first, end, a, b, cell_first, cell_end = (np.searchsorted(at, p) for p in places)
+        lengths, n = np.diff(at), len(at) - 1
     step = np.zeros(n + 1, np.int64)
     np.add.at(step, first.ravel(), 1)
     np.add.at(step, end.ravel(), -1)
     readers = np.cumsum(step[:-1])
-    a = np.maximum(first, cell_first[tile])
-    b = np.maximum(np.minimum(end, cell_end[tile]), a)
-    some, one = _prefix(readers >= 1), _prefix(readers == 1)
-    return DimImage(end - first, b - a, one[np.minimum(b, n)] - one[np.minimum(a, n)], some[cell_end] - some[cell_first])
+    some, one = _prefix((readers >= 1) * lengths), _prefix((readers == 1) * lengths)
+    return DimImage(size, local, one[b] - one[a], some[cell_end] - some[cell_first])
 
 
 def _listed_image(member: NDArray[np.bool_], tile: Counts, cell_first: Counts, cell_end: Counts) -> DimImage:
@@ -130,8 +137,8 @@ def _listed_image(member: NDArray[np.bool_], tile: Counts, cell_first: Counts, c
     )
 
 
-def _prefix(marks: NDArray[np.bool_]) -> Counts:
-    """Counts the marks before each position along the last dimension, and before the end: [.., n + 1]."""
+def _prefix(marks: NDArray[np.bool_] | Counts) -> Counts:
+    """Adds the marks before each position along the last dimension, and before the end: [.., n + 1]."""
     result = np.zeros((*marks.shape[:-1], marks.shape[-1] + 1), np.int64)
     np.cumsum(marks, axis=-1, out=result[..., 1:])
     return result

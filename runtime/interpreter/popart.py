@@ -150,14 +150,17 @@ def _conv_transpose(op: popart.ConvTransposeOp, x: Array, w: Array, bias: Array 
     inputs, out, *kernel = w.shape
     final = shape_of(op.y.type)[2:]
     extents: list[int] = list(map(reach, size, strides, kernel, dilations))
-    room = [max(p + n, extent) for p, n, extent in zip(pads, final, extents)]
+    shifts = [max(-p, 0) for p in pads]  # a negative pad is a border of zeros
+    room = [max(p + s + n, s + extent) for p, s, n, extent in zip(pads, shifts, final, extents)]
     y = np.zeros((batch, group, out, *room), wide(x.dtype))
     a = x.astype(wide(x.dtype)).reshape(batch, group, inputs // group, *size)
     b = w.astype(wide(x.dtype)).reshape(group, inputs // group, out, *kernel)
     for position in itertools.product(*map(range, kernel)):
-        places = tuple(slice(k * d, k * d + reach(i, s, 1, 1), s) for k, d, i, s in zip(position, dilations, size, strides))
+        places = tuple(
+            slice(z + k * d, z + k * d + reach(i, s, 1, 1), s) for z, k, d, i, s in zip(shifts, position, dilations, size, strides)
+        )
         y[(slice(None), slice(None), slice(None), *places)] += np.einsum("ngi...,gio->ngo...", a, b[(..., *position)])
-    y = y.reshape(batch, group * out, *room)[(..., *(slice(p, p + n) for p, n in zip(pads, final)))].astype(x.dtype)
+    y = y.reshape(batch, group * out, *room)[(..., *(slice(p + s, p + s + n) for p, s, n in zip(pads, shifts, final)))].astype(x.dtype)
     return [y if bias is None else y + _channels(bias, y.ndim)]
 
 

@@ -45,11 +45,12 @@ def product(a: Array, b: Array) -> Array:
 def convolution(x: Array, w: Array, strides: tuple[int, ...], pads: tuple[int, ...], dilations: tuple[int, ...], groups: int) -> Array:
     """Computes `poplin.ConvolutionOp`: x [batch, channels, size..], w [out, channels / groups, kernel..].
 
-    For each group, the windows are the rows of a matrix, which is multiplied by the weights as columns.
+    A negative pad crops x. For each group, the windows are the rows of a matrix, which is multiplied by the weights as columns.
     """
     spatial = x.ndim - 2
     kernel = w.shape[2:]
-    x = np.pad(x, [(0, 0), (0, 0), *zip(pads[:spatial], pads[spatial:])])
+    x = x[(..., *(slice(max(-p, 0), n - max(-q, 0)) for p, q, n in zip(pads[:spatial], pads[spatial:], x.shape[2:])))]
+    x = np.pad(x, [(0, 0), (0, 0), *((max(p, 0), max(q, 0)) for p, q in zip(pads[:spatial], pads[spatial:]))])
     counts = tuple((n - reach(1, s, k, d)) // s + 1 for n, k, d, s in zip(x.shape[2:], kernel, dilations, strides))
     view = windows(x, kernel, strides, dilations, counts)  # [batch, channels, windows.., kernel..]
     batch, channels, out = x.shape[0], w.shape[1], w.shape[0] // groups

@@ -61,6 +61,7 @@ def outcomes(seeds: range, judge: Callable[[int], Outcome]) -> Iterator[tuple[in
 def _serve(seeds: range, judge: Callable[[int], Outcome], write: int) -> None:
     """Judges seeds and writes a line for each. Never returns."""
     os.environ["POPULUS_GUARD"] = os.environ["POPULUS_CHECK"] = "1"
+    os.environ["POPULUS_LIMITS"] = f"bytes={BYTES // 8 >> 20}M"  # a program that says that it is large is refused
     faulthandler.disable()  # the parent reports a signal
     limit = resource.getrlimit(resource.RLIMIT_AS)[1]
     signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -102,5 +102,6 @@ builtin.module {
 """
 
 
-def test_a_vertex_whose_windows_end_inside_of_its_part_runs_on_all_engines():
-    assert judged(PART_READ, 0) == ("runs", "")
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_a_vertex_whose_windows_end_inside_of_its_part_runs_on_all_engines(kernel: int):
+    assert judged(PART_READ.replace("k0 = 5", f"k0 = {kernel}"), 0) == ("runs", "")

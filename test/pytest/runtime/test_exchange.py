@@ -11,7 +11,7 @@ import pytest
 
 from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split, along, at
 from populus.dialects.poplar.view import View
-from populus.runtime.exchange import Moved, copy_exchange, field_exchange, owned_elements
+from populus.runtime.exchange import Moved, copy_exchange, field_exchange, images, owned_elements
 
 
 def a_split(rng: random.Random, n: int, most: int = 4) -> Split:
@@ -239,3 +239,23 @@ def test_a_scalar_lies_on_one_tile():
 
 def test_cells_are_counted_in_the_order_of_their_tiles():
     assert owned_elements(Grid((Split(5, 2), Split(7, 3), Split(2)), (1, 0), 4)).tolist() == [18, 12, 12, 8, 12, 8]
+
+
+def test_a_long_dimension_is_counted_between_the_places_where_something_begins_or_ends(monkeypatch: pytest.MonkeyPatch):
+    """Counts equal those of each index, and 2^40 indices take no memory."""
+
+    def counted(first: np.ndarray, end: np.ndarray, tile: np.ndarray, bounds: np.ndarray) -> list[list[int]]:
+        found = images._interval_image(first, end, int(bounds[-1]), tile, bounds[:-1], bounds[1:])
+        return [counts.tolist() for counts in (found.size, found.local, found.mine, found.read)]
+
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        bounds = np.array([0, *np.sort(rng.integers(0, 20, 3)), 20])
+        first, tile = rng.integers(0, 21, 6), rng.integers(0, 4, 6)
+        end = np.minimum(first + rng.integers(0, 21, 6), 20)
+        each = counted(first, end, tile, bounds)
+        with monkeypatch.context() as patch:
+            patch.setattr(images, "MEMBERS", 0)
+            assert counted(first, end, tile, bounds) == each
+        long = counted(first << 36, end << 36, tile, bounds << 36)
+        assert long == [[n << 36 for n in counts] for counts in each]

@@ -170,6 +170,41 @@ def test_a_convolution_of_no_images_has_no_elements():
         assert program.run_at(level, {"x": np.ones((0, 2, 7), np.float32)})["y"].shape == (0, 3, 5)
 
 
+NEGATIVE = """func.func @main(%x: tensor<1x1x3xf32>, %w: tensor<1x1x1xf32>) -> tensor<1x1xNxf32> attributes {output_names = ["y"]} {
+  %y = popart.OP %x, %w {strides = array<i64: 1>, pads = array<i64: -1, 0>, dilations = array<i64: 1> EXTRA}
+    : (tensor<1x1x3xf32>, tensor<1x1x1xf32>) -> tensor<1x1xNxf32>
+  func.return %y : tensor<1x1xNxf32> }"""
+
+
+@pytest.mark.parametrize(
+    ("op", "extra", "expected"), [("conv", "", [2, 3]), ("conv_transpose", ", output_padding = array<i64: 0>", [0, 1, 2, 3])]
+)
+def test_a_negative_pad_crops_x_or_borders_y_at_each_level(op: str, extra: str, expected: list[int]):
+    text = NEGATIVE.replace("OP", op).replace("EXTRA", extra).replace("N", str(len(expected)))
+    program = populus.compile(parse_text(context(), text, "t.mlir"))
+    x, w = program.signature.inputs
+    given = {x: np.float32([[[1, 2, 3]]]), w: np.ones((1, 1, 1), np.float32)}
+    for level in ("popart", "popops", "poplar"):
+        assert program.run_at(level, given)["y"].ravel().tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("view", "shape", "said"),
+    [
+        ("reshape %x", "2x2", "5 has 5 elements, 2x2 has 4"),
+        ("broadcast %x", "4", "5 does not stretch to 4"),
+        ("dim_shuffle %x [1]", "5", r"\[1\] is not a permutation of 1 dimensions"),
+        ("slice %x[0:9:0]", "5", r"\[0:9:0\] leaves a dimension of 5"),
+    ],
+)
+def test_a_wrong_view_is_refused_where_a_line_before_it_reads_it(view: str, shape: str, said: str):
+    text = f"""poplar.graph @main target <host> {{ %x = poplar.var "x" : !poplar.tensor<5xf32>
+      poplar.stream_in "x" to %y : !poplar.tensor<{shape}xf32>
+      %y = poplar.{view} : !poplar.tensor<5xf32> -> !poplar.tensor<{shape}xf32> }}"""
+    with pytest.raises(PopulusError, match=said):
+        parse_text(context(), text, "t.mlir")
+
+
 def test_a_slice_of_one_element_has_any_step():
     text = """func.func @main(%x: tensor<3xf32>) -> tensor<1xf32> attributes {output_names = ["y"]} {
       %y = popops.slice %x {begins = array<i64: 2>, ends = array<i64: -1>, steps = array<i64: -9223372036854775808>}
