@@ -32,7 +32,7 @@ from populus.proof.onnx.functions import expanded
 from populus.proof.pieces import over, united
 from populus.proof.report import Undecided, verified
 from populus.proof.terms import Terms
-from populus.proof.trees import Leaf, Pieces, leaves
+from populus.proof.trees import Leaf, Pieces
 
 
 class Calls:
@@ -96,7 +96,7 @@ class Calls:
             found = self.terms.once.of((*key, *used), tuple(map(self.of, op.operands)), make)
         except Undecided as why:
             raise Undecided(f"{op.name} ({where(op)}): {why}") from None
-        if not all(self.terms.settled(leaf.node) for v in op.operands for p in self.of(v) for leaf in leaves(p.tree)):
+        if not all(self.terms.constants.of(p.tree) for v in op.operands for p in self.of(v)):
             return found
         return [self.settled(pieces, r.type) for pieces, r in zip(found, op.results)]
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -36,7 +36,7 @@ from populus.dialects.poplar.affine import Map, Set
 from populus.dialects.support.element_types import dtype_of
 from populus.proof.constants import floating, rounding_of
 from populus.proof.memo import Memo
-from populus.proof.trees import Apply, Converted, Leaf, Number, Tree, float_name, float_result, skeleton
+from populus.proof.trees import Apply, Converted, Folded, Leaf, Number, Tree, float_name, float_result
 from populus.runtime.expr import evaluate
 
 if TYPE_CHECKING:
@@ -62,6 +62,9 @@ class Laws:
         self.terms = terms
         self._computed: Memo[Tree | None] = Memo()
         self._multiplied: Memo[Tree | None] = Memo()
+        self._floats = Folded(self._float)
+        self._numbers: dict[Hashable, int] = {}
+        self.order = Folded(self._number).of
 
     def constant(self, tree: Tree) -> bool:
         """Tells whether a tree is a float constant, or an integer."""
@@ -105,19 +108,35 @@ class Laws:
             case "select", (x, y, Number(bool() as holds)):
                 return x if holds else y
             case _:
-                return Apply(function, tuple(sorted(args, key=_order)) if function in COMMUTATIVE else args)
+                return Apply(function, tuple(sorted(args, key=self.order)) if function in COMMUTATIVE else args)
 
     def float(self, tree: Tree) -> bool:
         """Tells whether a tree is known to be of floats."""
+        return self._floats.of(tree)
+
+    def _float(self, tree: Tree, operands: Sequence[bool]) -> bool:
         match tree:
             case Number(value):
                 return type(value) is float
             case Leaf(node, _):
                 return self.terms.float_node(node)
-            case Apply(function, args):
-                return float_result(function, [self.float(a) for a in args])
+            case Apply(function, _):
+                return float_result(function, operands)
             case Converted(to, _, _):
                 return float_name(str(to))
+
+    def _number(self, tree: Tree, operands: Sequence[int]) -> int:
+        """Numbers trees in the order in which they are met, equal ones but for their maps by one number."""
+        match tree:
+            case Number(value):
+                key = ("number", type(value).__name__, repr(value))
+            case Leaf(node, _):
+                key = ("leaf", node)
+            case Apply(function, _):
+                key = (function, *operands)
+            case Converted(to, bits, _):
+                key = ("as", to, bits, *operands)
+        return self._numbers.setdefault(key, len(self._numbers))
 
     def converted(self, to: Attribute, bits: bool, x: Tree) -> Tree:
         """Converts: a number becomes a number; a float that becomes an f32 or f64 stays as it is, to rounding."""
@@ -125,7 +144,7 @@ class Laws:
         if bits:
             return Converted(to, bits, x)
         if to == i1 and not isinstance(x, Number):
-            return Apply("not", (Apply("equal", tuple(sorted((x, Number(0.0) if self.float(x) else Number(0)), key=_order))),))
+            return Apply("not", (Apply("equal", tuple(sorted((x, Number(0.0) if self.float(x) else Number(0)), key=self.order))),))
         self.terms.coarsest = max(self.terms.coarsest, rounding_of(dtype_of(to)))
         if isinstance(x, Number) and (value := number_as(x.value, to)) is not None:
             return Number(value)
@@ -164,8 +183,8 @@ class Laws:
         if not terms:
             assert constant is not None, (x, y)
             return constant
-        terms = _softplus(terms)
-        terms.sort(key=lambda term: _order(term[0]))
+        terms = _softplus(terms, self.order)
+        terms.sort(key=lambda term: self.order(term[0]))
         first = terms[0][1]
         if type(first) is not float or first == 0 or not math.isfinite(first):
             first = 1
@@ -197,7 +216,7 @@ class Laws:
         for k, factor in enumerate(factors):
             if isinstance(factor, Leaf) and isinstance(constant, Leaf) and (found := self.into_sum(factor, constant)) is not None:
                 found, number = factored(found)
-                return _multiplied(_chain("mul", sorted([*factors[:k], found, *factors[k + 1 :]], key=_order)), number)
+                return _multiplied(_chain("mul", sorted([*factors[:k], found, *factors[k + 1 :]], key=self.order)), number)
         return Apply("mul", (_chain("mul", factors), constant))
 
     def chained(self, function: str, operands: tuple[Tree, ...], elements: Set) -> tuple[list[Tree], Tree | None]:
@@ -217,7 +236,7 @@ class Laws:
                 constant = total
             else:
                 found.append(t)
-        return sorted(found, key=_order), constant
+        return sorted(found, key=self.order), constant
 
     def power(self, x: Tree, power: float, elements: Set) -> Tree:
         """Raises to a power that is a multiple of 1/4, by products and square roots."""
@@ -316,12 +335,12 @@ class Laws:
             return array * np.where(found >= 0, by[found], by.dtype.type(0))
 
 
-def _softplus(terms: list[tuple[Tree, float]]) -> list[tuple[Tree, float]]:
+def _softplus(terms: list[tuple[Tree, float]], order: Callable[[Tree], int]) -> list[tuple[Tree, float]]:
     """Puts `log(exp(x) + 1)` for the two terms of a sum by which it is computed without overflow."""
     for t, factor in terms:
         match t:
             case Apply("log", (Apply("add", (Apply("exp", (Apply("mul", (Apply("abs", (x,)), Number(-1.0))),)), Number(1.0))),)):
-                other = (Apply("max", tuple(sorted((x, Number(0.0)), key=_order))), factor)
+                other = (Apply("max", tuple(sorted((x, Number(0.0)), key=order))), factor)
                 if other in terms:
                     whole = Apply("log", (Apply("add", (Apply("exp", (x,)), Number(1.0))),))
                     return [(whole, factor), *(term for term in terms if term not in (other, (t, factor)))]
@@ -345,10 +364,6 @@ def factored(tree: Tree) -> tuple[Tree, float]:
 
 def _multiplied(tree: Tree, by: float) -> Tree:
     return tree if by == 1 or math.isclose(by, 1, rel_tol=NEAR_ONE) else Apply("mul", (tree, Number(by)))
-
-
-def _order(tree: Tree) -> str:
-    return repr(skeleton(tree))
 
 
 def _evaluated(function: str, arrays: list[Any]) -> Any:

@@ -19,7 +19,7 @@ from populus.proof.constants import SAME, Multiple, Size, equal, floating, near,
 from populus.proof.memo import Algebra, Memo, Once
 from populus.proof.report import Undecided
 from populus.proof.sets import inner_too, rank, reorderings, wide
-from populus.proof.trees import CONSTANT, Apply, Converted, Leaf, Number, Skeleton, Tree, float_name, float_result
+from populus.proof.trees import CONSTANT, Apply, Converted, Folded, Leaf, Number, Skeleton, Tree, float_name, float_result
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,6 +70,7 @@ class Nodes:
         self.do = Algebra()
         self._floats: dict[int, bool] = {}
         self._settled: dict[int, bool] = {}
+        self.constants = Folded(lambda tree, operands: all(operands) and (not isinstance(tree, Leaf) or self.settled(tree.node)))
         self.element_types: dict[str, Attribute] = {}
         self.once = Once()
 

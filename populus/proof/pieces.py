@@ -27,17 +27,24 @@ def over(old: Pieces, new: Pieces) -> Pieces:
     if not new:
         return old
     written = domain(new)
-    rests = ((p, p.elements.subtract(written)) for p in old)
-    return [*(Piece(rest.coalesce(), p.tree) for p, rest in rests if not rest.is_empty()), *new]
+    found: Pieces = []
+    for p in old:
+        if p.elements.is_disjoint(written):
+            found.append(p)
+        elif not (rest := p.elements.subtract(written)).is_empty():
+            found.append(Piece(rest.coalesce(), p.tree))
+    return [*found, *new]
 
 
 def united(pieces: Pieces) -> Pieces:
     """Makes pieces of one tree one piece."""
-    found: list[tuple[Skeleton, Piece]] = []
+    if len(pieces) < 2:
+        return pieces
+    found: dict[Skeleton, Pieces] = {}
     for p in pieces:
-        form = skeleton(p.tree)
-        for other, q in found:
-            if other == form and all(
+        alike = found.setdefault(skeleton(p.tree), [])
+        for q in alike:
+            if all(
                 x.at.intersect_domain(q.elements).union(y.at.intersect_domain(p.elements)).is_single_valued()
                 for x, y in zip(leaves(q.tree), leaves(p.tree))
             ):
@@ -45,8 +52,8 @@ def united(pieces: Pieces) -> Pieces:
                 q.elements = q.elements.union(p.elements).coalesce()
                 break
         else:
-            found.append((form, Piece(p.elements, p.tree)))
-    return [q for _, q in found]
+            alike.append(Piece(p.elements, p.tree))
+    return [q for alike in found.values() for q in alike]
 
 
 def _either(a: Tree, b: Tree, on_a: Set, on_b: Set) -> Tree:

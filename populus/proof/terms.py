@@ -28,6 +28,7 @@ from populus.proof.sets import inner_too, moved_to_zero
 from populus.proof.trees import (
     Apply,
     Converted,
+    Folded,
     Leaf,
     Number,
     Piece,
@@ -58,6 +59,7 @@ class Terms(Nodes):
         self.laws = Laws(self)
         self.ground = Ground(self)
         self.composed = Composed()
+        self._sizes_of = Folded(size)
         self._parts_of: Memo[tuple[int, Map, float]] = Memo()
 
     # -- nodes
@@ -109,6 +111,9 @@ class Terms(Nodes):
         """Gives what a view shows: `at` maps the view's index to that of the pieces."""
         found: Pieces = []
         for p in pieces:
+            if self.do(_stays, at, p.elements):
+                found.append(p)
+                continue
             elements = self.do(_shown, at, p.elements)
             if not self.do(Set.is_empty, elements):
                 found.append(Piece(elements, self.part(self.moved(p.tree, at), elements)))
@@ -191,7 +196,7 @@ class Terms(Nodes):
                 if not self.do(Set.is_empty, both := self.do(Set.intersect, known, p.elements))
             ]
         found = [Piece(self.do(Set.coalesce, known), self.formula(e, args, floats, known)) for known, args in combined]
-        if any(size(p.tree) > MOST_LEAVES for p in found):
+        if any(self._sizes_of.of(p.tree) > MOST_LEAVES for p in found):
             raise Undecided(f"a formula of more than {MOST_LEAVES} elements")
         return found
 
@@ -292,6 +297,11 @@ class Terms(Nodes):
                 inner.append(count)
         found, at = self.intern(Node(kind, (*params, *numbers), tuple(parts), elements, tuple(maps), tuple(inner)))
         return [Piece(elements, Leaf(found, at))]
+
+
+def _stays(at: Map, elements: Set) -> bool:
+    """Tells whether a view shows some elements as they are, and no others."""
+    return at.is_equal(identity(elements))
 
 
 def _shown(at: Map, elements: Set) -> Set:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 from populus.dialects.expr import FUNCTIONS
 from populus.dialects.poplar.affine import Map, Set
 
 if TYPE_CHECKING:
     from xdsl.ir import Attribute
+
+
+T = TypeVar("T")
 
 
 class Leaf(NamedTuple):
@@ -70,22 +73,30 @@ def leaves(tree: Tree) -> Iterator[Leaf]:
             pass
 
 
-def size(tree: Tree) -> int:
-    """Counts the leaves and literals of a tree, each part that it shares as often as it stands there."""
-    known: dict[int, int] = {}
+class Folded(Generic[T]):
+    """A fact of a tree by those of its operands: of a tree that stands in another it is known. It keeps the trees, by their ids."""
 
-    def count(t: Tree) -> int:
-        match t:
+    def __init__(self, make: Callable[[Tree, Sequence[T]], T]) -> None:
+        self._make = make
+        self._found: dict[int, tuple[Tree, T]] = {}
+
+    def of(self, tree: Tree) -> T:
+        """Returns the fact of a tree."""
+        match tree:
             case Apply(_, args):
-                if id(t) not in known:
-                    known[id(t)] = sum(map(count, args))
-                return known[id(t)]
+                operands = args
             case Converted(_, _, x):
-                return count(x)
+                operands = (x,)
             case _:
-                return 1
+                return self._make(tree, ())
+        if (found := self._found.get(id(tree))) is None:
+            found = self._found[id(tree)] = (tree, self._make(tree, [self.of(x) for x in operands]))
+        return found[1]
 
-    return count(tree)
+
+def size(tree: Tree, operands: Sequence[int]) -> int:
+    """Counts the leaves and literals of a tree, each part that it shares as often as it stands there."""
+    return 1 if isinstance(tree, Leaf | Number) else sum(operands)
 
 
 def skeleton(tree: Tree) -> Skeleton:

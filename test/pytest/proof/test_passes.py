@@ -42,7 +42,7 @@ from populus.proof.passes import proving
 from populus.proof.report import DEEP, PROVED, REFUTED, UNDECIDED
 from populus.proof.rewrites import proving_rewrites
 from populus.proof.terms import Terms
-from populus.proof.trees import Leaf
+from populus.proof.trees import Folded, Leaf
 from populus.runtime.session import graph_of
 from populus.tools.main import main
 from populus.training.session import TrainingSession
@@ -207,6 +207,23 @@ def test_a_pass_that_changes_nothing_is_proved_by_a_look(monkeypatch):
         Pipeline.from_text("poplar-offload, poplar-offload").run(context(), module)
     assert [row.verdict for row in prover.rows] == [PROVED, PROVED]
     assert len(executed) == 1  # before the first
+
+
+def test_a_function_in_another_is_looked_at_once(monkeypatch):
+    """A chain's proof is linear in its ops: what is known of a tree is known where it is an operand."""
+    visits = Counter[int]()
+    right = Folded.of
+
+    def counted(self, tree):
+        visits[n] += 1
+        return right(self, tree)
+
+    monkeypatch.setattr(Folded, "of", counted)
+    for n in (40, 160):
+        with proving(run=False) as prover:
+            populus.compile(mixed_chain(n), engine="numpy", cache=False)
+        assert {row.verdict for row in prover.rows} == {PROVED}
+    assert 40 < visits[160] <= 4.2 * visits[40], visits
 
 
 def test_families_of_one_step_are_compared_with_all_before_at_once():
