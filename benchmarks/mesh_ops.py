@@ -27,7 +27,7 @@ GATHER = 21.0  # cycles of a core to copy adjacent elements of a window
 MADE = 45.0  # cycles in which a gathered block is brought into its layout, or sent along a row of cores
 GATHERED = 2048.0  # bytes of a block of gathered elements, which are of 16 bits
 UNMADE = {"BFLOAT16": 130.0, "BFLOAT8_B": 290.0}  # cycles to bring a block out of its layout
-FILL = 2.0  # cycles of a core to write one element of a padding
+FILL = 2.0  # cycles of a core to write one element of a padding, of a scalar's block or of a row's
 UNARY = {"CLIP text encoder 1": "sigmoid", "CLIP text encoder 2": "erf"}  # by the network; else max(x, 0)
 WEIGHTS = {"bfp8": "BFLOAT8_B", "bfp4": "BFLOAT4_B"}
 TESTED = re.compile(r"(\d+)x(\d+)x(\d+)x(\d+) -> (\d+), (\d+)x(\d+) s(\d+) p(\d+)")
@@ -112,10 +112,12 @@ def _halo(op: Op, target: Target) -> float:
     return halo(mesh, 2 * math.prod(op.result.shape) / op.cores, -(-before.blocks // op.cores) * before.tiled, before.format, op.cores)
 
 
-def _streamed(op: Op, target: Target, computed: float, operands: tuple[Tensor, ...], waits_to_write: bool = False) -> float:
+def _streamed(
+    op: Op, target: Target, computed: float, operands: tuple[Tensor, ...], waits_to_write: bool = False, filled: float = 0.0
+) -> float:
     """Computes the cycles of blocks that are read, computed (each in `computed`) and written.
 
-    `waits_to_write`: a block is written before the next one is read.
+    `waits_to_write`: a block is written before the next one is read. `filled`: cycles in which a reader fills a further block for each.
     """
     mesh = _mesh(target)
     own = -(-op.result.blocks // op.cores)
@@ -124,7 +126,7 @@ def _streamed(op: Op, target: Target, computed: float, operands: tuple[Tensor, .
     if any("INTER" in t.place for t in operands):
         first = mesh.dram_cycles - 2048 / mesh.dram_tile_bytes if any(t.in_dram for t in operands) else mesh.signal_cycles
         waits = first + (len(operands) - 1) * mesh.signal_cycles
-    read = waits + sum(_moved(t, own, op, mesh) for t in operands) / own
+    read = waits + sum(_moved(t, own, op, mesh) for t in operands) / own + filled
     written = (mesh.issue_cycles + BLOCK[op.result.format] / mesh.dram_tile_bytes) if "INTER" in op.result.place else 0.0
     read += (mesh.dram_cycles - 2048 / mesh.dram_tile_bytes) * (waits_to_write and op.result.in_dram)
     together = max(
@@ -151,7 +153,11 @@ def _map(op: Op, target: Target) -> float:
     formula: Expr = Call("add", (Arg(1), Arg(2))) if op.name != "Unary" else unary
     count = len(tensors) if op.name != "Unary" else 1
     computed = float(map_cycles(1024, formula, [bf16] * max(count, 1), [False] * max(count, 1), bf16, target, False))
-    return _streamed(op, target, computed, tensors or op.operands[:1], op.name != "BinaryNg")
+    # A core writes a scalar into a block of its own, once. A row it copies over all rows of a block, anew for each block of the result.
+    scalar = op.name != "Unary" and len(op.operands) == 1
+    row = op.name != "Unary" and any(t.shape[-2] < op.result.shape[-2] and t.shape[-1] == op.result.shape[-1] for t in op.operands)
+    streamed = _streamed(op, target, computed, tensors or op.operands[:1], op.name != "BinaryNg", row * 1024 * FILL)
+    return streamed + scalar * 1024 * FILL
 
 
 def _move(op: Op, target: Target) -> float:

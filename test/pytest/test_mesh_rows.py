@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import mesh_models, mesh_rows, mesh_traffic
+from benchmarks import mesh_models, mesh_ops, mesh_rows, mesh_traffic
 from benchmarks.mesh_products import Product, planned
 from populus.dialects.poplar.target import PRESETS
 from populus.dialects.support.diagnostics import PopulusError
@@ -79,6 +79,29 @@ def test_a_flow_of_the_network_is_predicted_within_an_eighth(machine: str, op: s
     found = mesh_traffic.predicted(row(op=f"Noc Estimator - {op}", shape=shape, unit="cycles"), PRESETS[machine])
     assert found is not None
     assert found / cycles == pytest.approx(1, abs=0.125)
+
+
+# Source: tenstorrent/tt-perf-report@00b7324a, tests/data, kernel time of BinaryNg: machine, cores, operands, result, nanoseconds. With one
+# operand the other is a number.
+SHARDED, DRAM, L1 = ("BFLOAT16 TILE " + place for place in ("L1_HEIGHT_SHARDED", "DRAM_INTERLEAVED", "L1_INTERLEAVED"))
+BINARY = (
+    ("n150", 64, (f"1x1x32x1280 {DRAM}",) * 2, f"1x1x32x1280 {DRAM}", 2803),
+    ("n150", 64, (f"1x1x32x5120 {DRAM}",), f"1x1x32x5120 {DRAM}", 6655),
+    ("p150", 20, (f"1x1x30720x64 {SHARDED}",) * 2, f"1x1x30720x64 {SHARDED}", 5312),
+    ("p150", 20, (f"1x159x160x32 {DRAM}",), f"1x159x160x32 {DRAM}", 20039),
+    ("p150", 20, (f"1x1x160x160 {L1}",), f"1x1x160x160 {L1}", 2156),
+    ("p150", 20, (f"1x384x1280x32 {DRAM}", f"1x1x32x32 {DRAM}"), f"1x384x1280x32 {DRAM}", 1249070),
+)
+
+
+@pytest.mark.parametrize(("machine", "cores", "operands", "result", "measured"), BINARY)
+def test_a_core_fills_a_scalar_s_block_once_and_a_row_s_for_each_result(
+    machine: str, cores: int, operands: tuple[str, ...], result: str, measured: float
+):
+    shape = f"{' ; '.join(operands)} ; -> {result}"
+    found = mesh_ops.predicted(row(op="net: BinaryNg", grid=f"{cores} cores", shape=shape, fidelity="HiFi4"), PRESETS[machine])
+    assert found is not None
+    assert found / measured == pytest.approx(1, abs=0.2)
 
 
 def test_rows_that_no_number_is_about_are_counted_and_not_predicted(tmp_path: Path):
