@@ -4,7 +4,7 @@
     parse("(h - 3) floordiv 2 + 1").upper({"h": (3, 224)})              # 111
 
 A size is a sum of products of atoms with integer factors. An atom is a dimension, a `floordiv`, a `min` or a `max`; `ceildiv` is
-written as a `floordiv`. Sizes are equal if their normal forms are.
+written as a `floordiv`. Sizes are equal if their normal forms are. `batch-size` is a dimension, and `batch - size` a difference.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Bounds: TypeAlias = Mapping[str, tuple[int, int]]
 """The least and the greatest size of each dimension, both inclusive."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z_0-9.]*", re.ASCII)
-_TOKEN = re.compile(r'\s*(?:([0-9]+)|"([^"]*)"|([A-Za-z_][A-Za-z_0-9.]*)|([-+*(),]))', re.ASCII)
+_TOKEN = re.compile(r'\s*(?:([0-9]+)|"([^"]*)"|([A-Za-z_][A-Za-z_0-9.]*(?:-[A-Za-z_][A-Za-z_0-9.]*)*)|([-+*(),]))', re.ASCII)
 WORDS = ("floordiv", "ceildiv", "min", "max")
 DEEPEST = 64  # nested brackets of a text
 
@@ -76,6 +76,15 @@ class Size:
             return n >= 0
         ((product, factor), *others) = self.terms
         return not others and factor == 1 and len(product) == 1 and (not product[0].arguments or product[0].name != "floordiv")
+
+    @property
+    def dimension(self) -> str:
+        """The dimension that the size is; empty for another size."""
+        match self.terms:
+            case (((Atom(name, ()),), 1),):
+                return name
+            case _:
+                return ""
 
     def names(self) -> set[str]:
         """Collects the dimensions."""

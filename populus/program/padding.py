@@ -12,6 +12,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
 from populus.dialects.onnx.sizes import Size, parse
+from populus.dialects.onnx.sizes import size as named
 from populus.dialects.signature import input_names, output_names
 from populus.dialects.signature.bounded_dimensions import ARGUMENTS, PREFIX, RESULTS, bounds, equal_sizes, limits, sizes
 from populus.dialects.support.diagnostics import PopulusError, option
@@ -79,7 +80,7 @@ class Padding:
         """Reads the note of a kept program (`runtime/built/open_sizes.py`). `types`: of its inputs and outputs."""
 
         def size(given: Mapping[str, Any]) -> Size:
-            return parse(given["text"])
+            return named(text) if (text := given["text"]) in note["bounds"] else parse(text)
 
         def sizes(side: str) -> dict[str, Axes]:
             return {name: tuple(axis and size(axis) for axis in axes) for name, axes in note[side].items()}
@@ -120,11 +121,11 @@ class Padding:
             if len(shape) != len(full) or any(m != n for m, n, s in zip(shape, full, axes or (None,) * len(full)) if s is None):
                 raise PopulusError(f"input '{name}' has shape {list(shape)}, expected [{text}]")
             for n, axis in zip(shape, axes):
-                if axis is not None and str(axis) in self.bounds:
-                    self._check(str(axis), n, name)
-                    size, first = found.setdefault(str(axis), (n, name))
+                if axis is not None and (dimension := axis.dimension) in self.bounds:
+                    self._check(dimension, n, name)
+                    size, first = found.setdefault(dimension, (n, name))
                     if size != n:
-                        raise PopulusError(f"dimension '{axis}' is {size} in input '{first}' and {n} in '{name}'")
+                        raise PopulusError(f"dimension '{dimension}' is {size} in input '{first}' and {n} in '{name}'")
         at = {dimension: size for dimension, (size, _) in found.items()}
         if missing := [d for d in self.bounds if d not in at]:
             raise PopulusError(f"no input has the dimension '{missing[0]}' alone, so its size is not known")

@@ -189,7 +189,8 @@ class Program:
         """The dimensions of each input that have several sizes, by position; none in a program of one size."""
         if (padding := self.signature.padding) is None:
             return {}
-        return {name: {d: str(size) for d, size in enumerate(axes) if size is not None} for name, axes in padding.inputs.items()}
+        said = {name: [size and (size.dimension or str(size)) for size in axes] for name, axes in padding.inputs.items()}
+        return {name: {d: text for d, text in enumerate(axes) if text} for name, axes in said.items()}
 
     @property
     def several(self) -> Mapping[str, Mapping[int, str]]:

@@ -57,7 +57,7 @@ class OpenSizes:
 
 
 def _size(size: Size) -> dict[str, Any]:
-    return {"text": str(size), "terms": _terms(size)}
+    return {"text": size.dimension or str(size), "terms": _terms(size)}
 
 
 def _terms(size: Size) -> list[Any]:

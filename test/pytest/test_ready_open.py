@@ -28,7 +28,7 @@ def info(name, *sizes, type=TensorProto.FLOAT):
     return helper.make_tensor_value_info(name, type, sizes)
 
 
-def net(slope=2.0):
+def net(slope=2.0, n="n", m="m"):
     """`y = [x; z] w`, and sums over each open axis, in which what lies behind the valid part must not count."""
     nodes = [
         helper.make_node("Concat", ["x", "z"], ["xz"], axis=0),
@@ -38,8 +38,8 @@ def net(slope=2.0):
         helper.make_node("ReduceMax", ["z", "axes"], ["top"], keepdims=0),
     ]
     weights = [numpy_helper.from_array(slope * np.eye(4, 3, dtype=np.float32) + 1, "w"), numpy_helper.from_array(np.array([0]), "axes")]
-    outputs = [info("y", "rows", 3), info("s", "n", 4), info("mean", 4), info("top", 4)]
-    graph = helper.make_graph(nodes, "g", [info("x", "n", 4), info("z", "m", 4)], outputs, weights)
+    outputs = [info("y", "rows", 3), info("s", n, 4), info("mean", 4), info("top", 4)]
+    graph = helper.make_graph(nodes, "g", [info("x", n, 4), info("z", m, 4)], outputs, weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
@@ -111,6 +111,19 @@ def test_runs_of_any_sizes_have_the_bits_of_the_compiled_program_in_both_process
     for (n, m), wanted in zip(sizes, expected):
         same(second.run(drawn(n, m)), wanted)
         same(second(drawn(n, m)), wanted)
+
+
+@pytest.mark.parametrize(("n", "m"), [("batch-size", "batch"), ("two words", "2d")])
+def test_names_of_dimensions_are_not_read_as_sums(path, n, m):
+    onnx.save(net(n=n, m=m), path)
+    names, expected = {"x": {0: n}, "z": {0: m}}, populus.compile(net()).run(drawn(3, 5))
+    for options in ({"cache": False}, {"dims": {n: (1, 4), m: (2, 8)}}, {"dims": {n: (1, 4), m: (2, 8)}}):
+        program = populus.compile(path, **options)
+        same(program.run(drawn(3, 5)), expected)
+        assert {name: {0: found[0]} for name, found in program.names.items()} == names
+        ready.finish()
+    with pytest.raises(PopulusError, match=f"dimension '{n}' is 5, above its bound 4"):
+        program.run(drawn(5, 5))
 
 
 def test_a_range_is_kept_as_one_program_and_refuses_what_is_outside(path, no_compiler):

@@ -25,11 +25,19 @@ A, B = size("a"), size("b")
         ("s - s", "0"),
         ('"two words" * 3', '3 * "two words"'),
         ("a * (h floordiv 2)", "a * (h floordiv 2)"),
+        ("2 * batch-size - n", '2 * "batch-size" - n'),
+        ("size - batch", "-batch + size"),
     ],
 )
 def test_texts_have_one_normal_form(text: str, form: str):
     assert str(parse(text)) == form
     assert parse(form) == parse(text)
+
+
+def test_a_size_that_is_one_dimension_has_its_name_without_quotes():
+    texts = {"n": "n", "batch-size": "batch-size", '"two words"': "two words"}
+    texts |= dict.fromkeys(("2 * n", "n + 1", "3", "0", "n * n", "min(n, 2)"), "")
+    assert {text: parse(text).dimension for text in texts} == texts
 
 
 @pytest.mark.parametrize("text", ["", "a +", "a b", "(a", "a / 2", "min a", "a floordiv 0", "(" * 100 + "a"])

@@ -18,7 +18,7 @@ from populus.runtime.engine.native.codegen.cpu import machine
 from populus.tools.main import main
 
 
-def products():
+def products(rows="n"):
     """Two products with a matrix each, of any number of rows."""
     nodes = [
         helper.make_node("MatMul", ["x", "up"], ["h"], name="up"),
@@ -26,7 +26,7 @@ def products():
         helper.make_node("MatMul", ["s", "down"], ["y"], name="down"),
     ]
     weights = {"up": normal(96, 200), "down": normal(200, 64)}
-    return model(nodes, [("x", ["n", 96])], [("y", ["n", 64])], weights)
+    return model(nodes, [("x", [rows, 96])], [("y", [rows, 64])], weights)
 
 
 def images():
@@ -59,6 +59,7 @@ def shaped(array):
     ("make", "buckets", "given"),
     [
         (products, [1, 4, 16], [normal(n, 96) for n in (3, 1, 16, 2, 4, 5)]),
+        (lambda: products("batch-size"), [2, 4], [normal(n, 96) for n in (3, 1)]),
         (images, [12, 24], [normal(1, 32, n, n) for n in (7, 24, 12, 3, 13)]),
     ],
 )
