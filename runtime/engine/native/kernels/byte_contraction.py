@@ -62,17 +62,24 @@ def _block(rows: int, vectors: int, signed: bool, few: bool, name: str, machine:
         return new
 
     sums = f.loop(0, "%fours", step, [(vector, first[v]) for _ in range(rows) for v in range(vectors)])
-    counts = f"<{lanes} x i64> <{', '.join(f'i64 {n}' for n in range(lanes))}>"
-    inside = f.let(f"icmp slt {counts}, {f.splat('i64', lanes, f.sub('%valid', (vectors - 1) * lanes))}")
-    for r in range(rows):
-        row = f.beyond("%c", f.mul("%step", r))
-        for v in range(vectors):
-            place, value = f.at(row, v * lanes, "i32"), sums[r * vectors + v]
-            if v == vectors - 1:
+    rest = f.sub("%valid", (vectors - 1) * lanes)
+
+    def store(mask: str) -> None:
+        for i, value in enumerate(sums):
+            r, v = divmod(i, vectors)
+            place = f.at(f.beyond("%c", f.mul("%step", r)), v * lanes, "i32")
+            if mask and v == vectors - 1:
                 masked = f"llvm.masked.store.v{lanes}i32.p0"
-                f.call("void", masked, (vector, value), ("ptr", place), ("i32 immarg", "4"), (f"<{lanes} x i1>", inside))
+                f.call("void", masked, (vector, value), ("ptr", place), ("i32 immarg", "4"), (f"<{lanes} x i1>", mask))
             else:
                 f.store(vector, value, place, 4)
+
+    def cut() -> None:
+        counts = f"<{lanes} x i64> <{', '.join(f'i64 {n}' for n in range(lanes))}>"
+        store(f.let(f"icmp slt {counts}, {f.splat('i64', lanes, rest)}"))
+
+    # A masked store is dozens of operations with AVX2, and a branch for each lane where vectors have no masks.
+    f.when(f.let(f"icmp sge i64 {rest}, {lanes}"), lambda: store(""), cut)
     return f.done("void")
 
 
