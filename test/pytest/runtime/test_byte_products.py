@@ -218,7 +218,8 @@ def test_each_form_of_machine_code_is_exact(host, monkeypatch):
             right = Bytes(np.empty(made.room, np.uint8), np.empty(made.panels.columns, np.int32))
             made.pack(b, offsets((k,), (n,)), offsets((n,), (1,)), right)()
             c = np.empty((m, n), np.int32)
-            made.launch(a, offsets((m,), (a.shape[1],)), offsets((made.fours,), (4,)), right, c, 4 * n, None)()
+            left = a.astype(byte_dots.left_type(host, a.dtype))
+            made.launch(left, offsets((m,), left.strides[:1]), offsets((made.fours,), (4 * left.itemsize,)), right, c, 4 * n, None)()
             np.testing.assert_array_equal(c, a[:, :k].astype(np.int32) @ b.astype(np.int32))
 
 

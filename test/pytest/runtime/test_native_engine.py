@@ -632,11 +632,13 @@ def test_each_step_of_a_softmax_of_16_bits_is_rounded(dtype, kind):
     assert (found == expected).mean() > 0.9
 
 
+@pytest.mark.parametrize("types", [("f4", "f4"), ("u1", "i2"), ("i1", "i2")])
 @pytest.mark.parametrize("shape", [(32, 48), (3, 32, 20), (2, 3, 16, 5), (48, 7)])
-def test_a_transposed_copy_moves_every_element(shape):
+def test_a_transposed_copy_moves_every_element(shape, types):
+    """Also of bytes, which become 16 bits."""
     for permutation in itertools.permutations(range(len(shape))):
-        source = draw(*shape).transpose(permutation)
-        target = np.zeros(source.shape, "f4")
+        source = (100 * draw(*shape)).astype("i4").astype(types[0]).transpose(permutation)
+        target = np.zeros(source.shape, types[1])
         for launch in copy(library(), source, target) or []:
             launch()
         np.testing.assert_array_equal(target, source)

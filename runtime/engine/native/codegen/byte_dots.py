@@ -3,19 +3,21 @@
 | form | CPU | instruction |
 |---|---|---|
 | `vnni` | x86 with AVX512-VNNI or AVX-VNNI | `vpdpbusd`: ui8 by i8 |
-| `wide` | other x86, WebAssembly | two `pmaddwd` of 16 bits; never `pmaddubsw`, which saturates |
+| `wide` | other x86, WebAssembly | two `pmaddwd` of a left-hand side in 16 bits; never `pmaddubsw`, which saturates |
 | `thin` | the same, for few rows; all of WebAssembly | the same, of a right-hand side that is widened when it is loaded |
 | `usdot`, `sdot` | 64-bit ARM with I8MM, with DOTPROD | ui8 by i8, i8 by i8 |
 | `plain` | all others | products of 32 bits |
 
-The right-hand side is i8, packed in four bytes of k for each column: `[k / 4][vector][lane][4]`. `wide` takes 16 bits: `[k / 4][vector]`,
-then bytes 0 and 2 of all lanes, then bytes 1 and 3. `thin` takes bytes in the order of `wide`: half as many to read, and reading bounds
-a product of few rows. `plain` takes `[k / 4][vector][4][lane]`.
+The right-hand side is i8, packed in four bytes of k for each column: `[k / 4][vector][lane][4]`. `wide` takes 16 bits:
+`[k / 4][vector][2][lane][2]`. `thin` takes bytes in the order of `wide`: half as many to read, and reading bounds a product of few rows.
+`plain` takes `[k / 4][vector][4][lane]`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import numpy as np
 
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.llvm_builder import Function
@@ -46,7 +48,12 @@ def block_of(machine: Machine) -> tuple[int, int]:
     """Returns the rows, and the vectors per row, of the largest block of sums that the registers hold."""
     if machine.vector_bytes == 64 or "aarch64" in machine.triple:
         return 6, 4
-    return (6, 2) if form_of(machine) == "vnni" else (4, 2)
+    return (4, 2) if machine.few_registers or form_of(machine) == "plain" else (6, 2)
+
+
+def left_type(machine: Machine, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+    """Returns the type that the left-hand side has in memory, of bytes of a type."""
+    return np.dtype(np.int16) if form_of(machine) == "wide" else dtype
 
 
 def bytes_of(machine: Machine, few: bool = False) -> int:
@@ -76,27 +83,18 @@ def right(f: Function, machine: Machine, place: str, few: bool = False) -> list[
 
 
 def left(f: Function, machine: Machine, place: str, signed: bool) -> list[str]:
-    """Loads four bytes of a row and spreads them over a vector, as `summed` takes them."""
+    """Loads four elements of a row and spreads them over a vector, as `summed` takes them."""
     form, n = form_of(machine), lanes_of(machine)
     if form == "plain":
         bytes = [f.load("i8", f.beyond(place, j)) for j in range(4)]
         return [f.splat("i32", n, f.let(f"{'sext' if signed else 'zext'} i8 {b} to i32")) for b in bytes]
+    if form == "wide":
+        return [f.splat("i32", n, f.load("i32", f.beyond(place, 4 * j), 1)) for j in range(2)]
     word = f.load("i32", place, 1)
     if offset_of(machine, signed):
         # Before it is spread: LLVM 22 never ends on a vector of constants combined with a spread load, as an operand of vpdpbusd.
         word = f.let(f"xor i32 {word}, {SIGNS}")
-    x = f.splat("i32", n, word)
-    if form != "wide":
-        return [x]
-    half, eight = f"<{2 * n} x i16>", "splat (i16 8)"
-    wide = f.let(f"bitcast <{n} x i32> {x} to {half}")
-    if signed:
-        even = f.let(f"ashr {half} {f.let(f'shl {half} {wide}, {eight}')}, {eight}")
-        odd = f.let(f"ashr {half} {wide}, {eight}")
-    else:
-        even = f.let(f"and {half} {wide}, splat (i16 255)")
-        odd = f.let(f"lshr {half} {wide}, {eight}")
-    return [f.let(f"bitcast {half} {v} to <{n} x i32>") for v in (even, odd)]
+    return [f.splat("i32", n, word)]
 
 
 def summed(f: Function, machine: Machine, total: str, a: Sequence[str], b: Sequence[str], signed: bool) -> str:
@@ -142,7 +140,7 @@ def packed(f: Function, machine: Machine, rows: Sequence[str], place: str, lane:
             f.store("i8", row, f.beyond(place, f.add(lane, j * n) if j else lane))
         return
     bits = 16 if form == "wide" else 8
-    pairs = ((0, 2), (1, 3)) if form in ("wide", "thin") else ((0, 1, 2, 3),)
+    pairs = ((0, 1), (2, 3)) if form in ("wide", "thin") else ((0, 1, 2, 3),)
     type = f"i{bits * len(pairs[0])}"
     for i, chosen in enumerate(pairs):
         word = ""

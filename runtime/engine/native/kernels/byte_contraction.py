@@ -210,7 +210,7 @@ def _touches(formula: bool, args: Arguments, units: int) -> Touched:
     a, rows, depth, panels, begin, c = args[:6]
     fours, n, blocks, high, tall, _, _, row_step = args[10:18]
     m = count_of(tall, high, blocks)
-    reads = [Elements.at(a, 4, rows[:m], depth[:fours]), Elements.of(panels), Elements.of(begin)]
+    reads = [Elements.at(a, 4 * a.itemsize, rows[:m], depth[:fours]), Elements.of(panels), Elements.of(begin)]
     if not formula:
         return Touched(reads, [Elements.at(c, 4, (m, row_step), (n, 4))], unset=True)
     others, writes = formula_touches(args[FIRST_WORD:], m, n)

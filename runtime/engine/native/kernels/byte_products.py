@@ -147,9 +147,9 @@ def matmul(library: Library, task: Task, formula: Formula | None = None) -> Laun
     if formula is not None and (formula := formula.seen(c.shape)) is None:
         return None
     to = _Binding(library, task, [])
-    fours = 4 * -(-k // 4)
-    if k % 4 or (k > 1 and a.strides[2] != 1):
-        room = task.scratch((len(a), m, fours), a.dtype)
+    fours, dtype = 4 * -(-k // 4), byte_dots.left_type(library.host, a.dtype)
+    if k % 4 or (k > 1 and a.strides[2] != 1) or dtype != a.dtype:
+        room = task.scratch((len(a), m, fours), dtype)
         if not to.copied(a, room[:, :, :k]):
             return None
         a = room
@@ -187,21 +187,20 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
         return None
     to = _Binding(library, task, [])
     single = c.x.shape[2] == 1 == oc and groups > 1 and groups % byte_depthwise.lanes_of(library.host) == 0 and last is not None
-    placed = _in_place(to, c, single)
+    plane = ending = None
+    if c.kernel == (3, 3) and groups == 1 and c.constant and turned is not None and all(v.stride == v.dilation == 1 for v in c.windows):
+        plane = byte_winograd.Plane(c.w.shape[2], oc, c.y.shape[3], c.y.shape[4], byte_dots.lanes_of(library.host))
+        ending = epilogue(turned.at(slice(None), 0), library.host) if byte_winograd.suits(library.host, plane) else None
+    dtype = c.x.dtype if single or ending is not None else byte_dots.left_type(library.host, c.x.dtype)
+    placed = _in_place(to, c, single, dtype)
     if placed is None:
         return None
     c, channels = placed
     x, w, rows = c.x, c.w, c.along_x().table("b", *c.outs)
     if single and last is not None:
         return _depthwise(to, c, rows, last[..., 0], turned and turned.at(..., 0))
-    plane = None
-    if c.kernel == (3, 3) and groups == 1:
-        plane = byte_winograd.Plane(channels, oc, c.y.shape[3], c.y.shape[4], byte_dots.lanes_of(library.host))
-    plain = all(v.stride == v.dilation == 1 for v in c.windows)
-    if plane is not None and plain and channels == w.shape[2] and c.constant and turned is not None:
-        last_formula = epilogue(turned.at(slice(None), 0), library.host)
-        if last_formula is not None and byte_winograd.suits(library.host, plane):
-            return [*to.launches, byte_winograd.launch(library, task, plane, c, to.transformed(w[0], plane), last_formula)]
+    if plane is not None and ending is not None:
+        return [*to.launches, byte_winograd.launch(library, task, plane, c, to.transformed(w[0], plane), ending)]
     product = ByteProduct(library, oc, math.prod(c.kernel) * channels, x.dtype == np.int8, area)
     depth = c.along_x().by("ic", 4, channels).table(*c.taps, "ic")
     for g in range(groups):
@@ -250,22 +249,22 @@ def _depthwise(to: _Binding, c: Convolution, rows: Array, y: Array, formula: For
     return [*to.launches, made]
 
 
-def _in_place(to: _Binding, c: Convolution, single: bool) -> tuple[Convolution, int] | None:
-    """Gives the convolution of x with its padding and with channels that are adjacent, a multiple of four; and their number.
+def _in_place(to: _Binding, c: Convolution, single: bool, dtype: np.dtype[np.generic]) -> tuple[Convolution, int] | None:
+    """Gives the convolution of x of a type with its padding and with channels that are adjacent, a multiple of four; and their number.
 
     Further channels hold anything, because their weights are 0. `single`: groups are the channels.
     """
     x = np.swapaxes(c.x, 1, 2) if single else c.x
     batch, groups, ic, *sides = x.shape
     channels = 4 * -(-ic // 4)
-    if not c.is_padded and channels == ic and (ic == 1 or x.strides[2] == 1):
+    if not c.is_padded and channels == ic and (ic == 1 or x.strides[2] == 1) and dtype == x.dtype:
         return c, ic
-    room = to.task.scratch((batch, *c.padded, groups, channels), x.dtype)
+    room = to.task.scratch((batch, *c.padded, groups, channels), dtype)
     spatial = range(len(sides))
     if c.is_padded:
         words = room.reshape(-1)[: room.size // 8 * 8].view(np.int64)
         rest = room.reshape(-1)[room.size // 8 * 8 :]
-        if not to.copied(np.zeros((), np.int64), words) or not to.copied(np.zeros((), x.dtype), rest):
+        if not to.copied(np.zeros((), np.int64), words) or not to.copied(np.zeros((), dtype), rest):
             return None
     inner = room[(slice(None), *c.inner, slice(None), slice(ic))]
     source = x.transpose(0, *(3 + d for d in spatial), 1, 2)

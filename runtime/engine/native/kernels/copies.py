@@ -22,12 +22,13 @@ RANK = 4
 SQUARE = 16  # elements per side of a transposed block
 
 
-def _copy(item: int, pattern: str, rank: int, name: str, machine: Machine) -> str:
+def _copy(item: int, widened: str, pattern: str, rank: int, name: str, machine: Machine) -> str:
     """Emits `rank` loops, the first of which is cut into units.
 
-    `pattern`: the innermost strides that are one element: both, target, source, none.
+    `pattern`: the innermost strides that are one element: both, target, source, none. `widened`: how bytes become elements, if they do.
     """
     type = f"i{8 * item}"
+    given = "i8" if widened else type
     f = Function(name)
     source, target = f.args("pp")
     sizes, steps, leaps = ([f.arg(2 + rank * g + d) for d in range(rank)] for g in range(3))
@@ -37,9 +38,10 @@ def _copy(item: int, pattern: str, rank: int, name: str, machine: Machine) -> st
             if d < rank - 1:
                 level(d + 1, f.beyond(x, f.mul(i, steps[d])), f.beyond(y, f.mul(i, leaps[d])), "0", sizes[d + 1])
                 return
-            here = f.at(x, i, type) if pattern in ("both", "source") else f.beyond(x, f.mul(i, steps[d]))
+            here = f.at(x, i, given) if pattern in ("both", "source") else f.beyond(x, f.mul(i, steps[d]))
             there = f.at(y, i, type) if pattern in ("both", "target") else f.beyond(y, f.mul(i, leaps[d]))
-            f.store(type, f.load(type, here), there)
+            value = f.load(given, here)
+            f.store(type, f.let(f"{widened} i8 {value} to {type}") if widened else value, there)
 
         if d == rank - 1 and pattern == "both":
             f.each(first, end, body)
@@ -50,35 +52,36 @@ def _copy(item: int, pattern: str, rank: int, name: str, machine: Machine) -> st
     return f.done()
 
 
-def _copied(item: int, rank: int, pattern: str, args: Arguments, units: int) -> Touched:
+def _copied(given: int, item: int, rank: int, pattern: str, args: Arguments, units: int) -> Touched:
     source, target = args[:2]
     sizes, steps, leaps = ([*args[2 + rank * g : 2 + rank * (g + 1)]] for g in range(3))
     sizes[0] = units
     if pattern in ("both", "source"):
-        steps[-1] = item
+        steps[-1] = given
     if pattern in ("both", "target"):
         leaps[-1] = item
-    return Touched([Elements.at(source, item, *zip(sizes, steps))], [Elements.at(target, item, *zip(sizes, leaps))])
+    return Touched([Elements.at(source, given, *zip(sizes, steps))], [Elements.at(target, item, *zip(sizes, leaps))])
 
 
 def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
-    """Builds launches that copy elements of one type. Returns None if these kernels do not apply."""
+    """Builds launches that copy elements of one type, or bytes to 16 bits. Returns None if these kernels do not apply."""
     if target.size == 0:
         return []
     source = np.broadcast_to(source, target.shape)
-    item = target.itemsize
-    if source.dtype != target.dtype or item not in (1, 2, 4, 8) or share_elements(source, target):
+    given, item = source.itemsize, target.itemsize
+    widened = {"uint8": "zext", "int8": "sext"}.get(source.dtype.name, "") if target.dtype == np.int16 else ""
+    if (source.dtype != target.dtype and not widened) or item not in (1, 2, 4, 8) or share_elements(source, target):
         return None
     shape, (steps, leaps) = coalesced(in_memory_order([source, target]))
-    side = next((d for d in range(len(shape) - 1) if steps[d] == item), -1)
-    if len(shape) < RANK and leaps[-1] == item and steps[-1] != item and side >= 0 and shape[-1] % SQUARE == 0:
+    side = next((d for d in range(len(shape) - 1) if steps[d] == given), -1)
+    if len(shape) < RANK and leaps[-1] == item and steps[-1] != given and side >= 0 and shape[-1] % SQUARE == 0:
         # Source elements are adjacent along `side`, target elements along the last dimension. Blocks of SQUARE by SQUARE
         # keep the source's cache lines until all of their elements are copied.
         order = [*(d for d in range(len(shape) - 1) if d != side), len(shape) - 1, side]
         shape[-1] //= SQUARE
         shape = [*(shape[d] for d in order), SQUARE]
         steps, leaps = ([*(s[d] * SQUARE if d == len(s) - 1 else s[d] for d in order), s[-1]] for s in (steps, leaps))
-    if len(shape) > 1 and leaps[-1] != item and leaps[-2] == item and steps[-1] != item:
+    if len(shape) > 1 and leaps[-1] != item and leaps[-2] == item and steps[-1] != given:
         for s in (shape, steps, leaps):
             s[-1], s[-2] = s[-2], s[-1]
     rank = max(RANK, len(shape))
@@ -88,9 +91,10 @@ def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
     else:
         args = [*[1] * lead, *shape, *[0] * lead, *steps, *[0] * lead, *leaps]
     pattern = {(True, True): "both", (True, False): "source", (False, True): "target", (False, False): "none"}[
-        steps[-1] == item, leaps[-1] == item
+        steps[-1] == given, leaps[-1] == item
     ]
-    kernel = Kernel(f"copy {item} {pattern} {rank}", partial(_copy, item, pattern, rank), partial(_copied, item, rank, pattern))
+    key = f"copy {widened}{item} {pattern} {rank}"
+    kernel = Kernel(key, partial(_copy, item, widened, pattern, rank), partial(_copied, given, item, rank, pattern))
     return [Launch(library, kernel, [source, target, *args], args[0], target.nbytes // (10 if pattern == "both" else 4))]
 
 
