@@ -145,6 +145,11 @@ MISTAKES = (
         ("isinstance(op, StreamOutOp) or (isinstance(op, CopyOp) and mine == [0])", "isinstance(op, StreamOutOp | CopyOp)"),
         ("after = [i for i in touching if i > order[here]]", "after = [i for i in touching if i > order[here] + 1]"),
     ),
+    *_of(
+        "lowering/poplar/load_ahead.py", (f"{OFFLOAD} -k 'weights or buffer or memory or outside'",),
+        ("mesh.buffers < 2", "mesh.buffers < 1"),
+        ("+ tenant.largest <= limit", "<= limit"),
+    ),
     # -- conversions from ONNX: signs, bounds, axes
     *_of(
         "lowering/onnx/to_popart/tensor.py", (f"{CONVERSION} -k onnxruntime_gives", GRAPHS),
