@@ -43,6 +43,8 @@ class Place:
             raise OSError(errno.EINVAL, "it stands for standard output, which this is not written to; ./- is a file")
         if "\0" in name:
             raise OSError(errno.EINVAL, "a path has no null character")
+        if name.endswith(os.sep):  # of a folder, also where there is none
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
         if (found := _descriptor(name)) is not None:
             return Place(Path(name), os.fstat(found), found)
         real = os.path.realpath(name)

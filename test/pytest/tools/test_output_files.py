@@ -79,7 +79,7 @@ def test_a_link_stays_and_its_target_gets_the_content(tmp_path, there, relative)
     assert [p.name for p in (tmp_path / "far").iterdir()] == ["target.txt"]
 
 
-def test_a_link_to_no_folder_to_itself_and_to_a_folder_are_one_line(tmp_path):
+def test_a_link_to_no_folder_to_itself_and_to_a_folder_and_a_name_that_ends_as_one_are_one_line(tmp_path):
     (tmp_path / "none").symlink_to("nowhere/file")
     (tmp_path / "self").symlink_to("self")
     (tmp_path / "folder").symlink_to(".")
@@ -87,10 +87,11 @@ def test_a_link_to_no_folder_to_itself_and_to_a_folder_are_one_line(tmp_path):
         ("none", f"cannot be written: there is no folder {tmp_path}/nowhere"),
         ("self", "cannot be written: Too many levels of symbolic links"),
         ("folder", "cannot be written: Is a directory"),
+        ("new/", "cannot be written: Is a directory"),
     ):
         for ask in (write, lambda path: check_places([path])):
             with pytest.raises(PopulusError, match=f"{tmp_path}/{name}: {said}"):
-                ask(tmp_path / name)
+                ask(f"{tmp_path}/{name}")
     assert len(list(tmp_path.iterdir())) == 3
 
 
