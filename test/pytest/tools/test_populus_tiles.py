@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from populus_tiles import OURS
+
 ROOT = Path(__file__).parents[3]
 STRANGERS = {
     "another package": {"populus/__init__.py": "import pkg_resources_that_is_gone"},
@@ -47,6 +49,16 @@ def test_ours_runs(tmp_path: Path):
     ended = start(tmp_path, ROOT, arguments=["check", "model.txt"])
     said = "populus: model.txt: not an .onnx model, nor a .mlir program of StableHLO; check needs one\n"
     assert (ended.returncode, ended.stderr) == (1, said)
+
+
+def test_ctrl_c_while_the_command_is_imported_is_one_line(tmp_path: Path):
+    """The package that is imported does what Ctrl-C does, at the first line of the command's module."""
+    for name, text in {"__init__": f"# {OURS}", "tools/__init__": "", "tools/main": "raise KeyboardInterrupt"}.items():
+        path = tmp_path / f"populus/{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    ended = start(tmp_path, ROOT, arguments=["check", "model.txt"])
+    assert (ended.returncode, ended.stderr) == (130, "populus: interrupted\n")
 
 
 def test_the_distribution_has_a_name_of_its_own_and_its_scripts_begin_beside_the_package():
