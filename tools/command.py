@@ -265,8 +265,14 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
 
     A mistake in the arguments gives 2, and one in a module's text also the line of the text.
 
-    A warning of ours is one line on stderr, too.
+    A warning of ours is one line on stderr, too. A closed standard output is refused: a file would get its number. So would it for errors.
     """
+    stdout, stderr = (getattr(sys, name) for name in ("stdout", "stderr"))  # None if closed
+    if stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if stdout is None:
+        print(f"{tool}: standard output is closed; expected a file, a pipe or {os.devnull}", file=sys.stderr)
+        return 1
     try:
         if strange := [a for a in args if "\0" in a]:
             raise PopulusError(f"argument {strange[0]!r} has a NUL character, which paths and names must not have")

@@ -280,6 +280,13 @@ def test_a_full_standard_output_is_one_line_and_status_1(command, folder):
     assert "Exception ignored" not in ran.stderr
 
 
+@pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
+def test_a_closed_standard_output_is_one_line(folder):
+    line = f'exec "{sys.executable}" -m populus check net.onnx >&-'
+    ran = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (1, f"populus: standard output is closed; expected a file, a pipe or {os.devnull}\n")
+
+
 def test_python_without_docstrings_and_assertions_compiles_and_runs(folder):
     words = ("run", "net.onnx", "--dim", "n=4", "--outputs", "y.npz", "--engine", "numpy")
     ran = subprocess.run([sys.executable, "-OO", "-m", "populus", *words], capture_output=True, text=True, check=False)
