@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = NDArray[Any]
 
+Place: TypeAlias = tuple[Any, ...]
 COMMUTATIVE = ("max", "min", "and", "or", "equal")
 WHOLE: Mapping[str, Callable[[int, int], int]] = {"add": operator.add, "mul": operator.mul, "sub": operator.sub}
 """Functions of integers: the same whatever their width, as they wrap around."""
@@ -63,8 +64,8 @@ class Laws:
         self._computed: Memo[Tree | None] = Memo()
         self._multiplied: Memo[Tree | None] = Memo()
         self._floats = Folded(self._float)
-        self._numbers: dict[Hashable, int] = {}
-        self.order = Folded(self._number).of
+        self._places: dict[Hashable, Place] = {}
+        self.order = Folded(self._place).of
 
     def constant(self, tree: Tree) -> bool:
         """Tells whether a tree is a float constant, or an integer."""
@@ -125,18 +126,18 @@ class Laws:
             case Converted(to, _, _):
                 return float_name(str(to))
 
-    def _number(self, tree: Tree, operands: Sequence[int]) -> int:
-        """Numbers trees in the order in which they are met, equal ones but for their maps by one number."""
+    def _place(self, tree: Tree, operands: Sequence[Place]) -> Place:
+        """Places a tree in an order that new names of nodes keep, as of what two loops carry. Trees equal but for maps share a place."""
         match tree:
             case Number(value):
-                key = ("number", type(value).__name__, repr(value))
+                own: Place = (0, type(value).__name__, repr(value))
             case Leaf(node, _):
-                key = ("leaf", node)
+                own = (1, node)
             case Apply(function, _):
-                key = (function, *operands)
+                own = (2, function)
             case Converted(to, bits, _):
-                key = ("as", to, bits, *operands)
-        return self._numbers.setdefault(key, len(self._numbers))
+                own = (3, str(to), bits)
+        return self._places.setdefault((own, *map(id, operands)), (*own, *operands))
 
     def converted(self, to: Attribute, bits: bool, x: Tree) -> Tree:
         """Converts: a number becomes a number; a float that becomes an f32 or f64 stays as it is, to rounding."""
@@ -335,7 +336,7 @@ class Laws:
             return array * np.where(found >= 0, by[found], by.dtype.type(0))
 
 
-def _softplus(terms: list[tuple[Tree, float]], order: Callable[[Tree], int]) -> list[tuple[Tree, float]]:
+def _softplus(terms: list[tuple[Tree, float]], order: Callable[[Tree], Place]) -> list[tuple[Tree, float]]:
     """Puts `log(exp(x) + 1)` for the two terms of a sum by which it is computed without overflow."""
     for t, factor in terms:
         match t:
