@@ -22,7 +22,7 @@ from populus.dialects import expr
 from populus.dialects.poplar.affine import Map, Set, box, read_set
 from populus.dialects.poplar.points import TooMany, example, images, some_point
 from populus.proof.nodes import Node
-from populus.proof.pieces import domain
+from populus.proof.pieces import common, domain
 from populus.proof.programs import Results
 from populus.proof.recurrence import Recurrence
 from populus.proof.report import Report, Undecided, walked
@@ -66,17 +66,13 @@ def _compare(terms: Terms, want: Results, have: Results, report: Report) -> None
         if pieces is have[name][0]:
             continue
         rest = box(shape)
-        for p in pieces:
-            for q in have[name][0]:
-                elements = p.elements.intersect(q.elements)
-                if elements.is_empty():
-                    continue
-                rest = rest.subtract(elements)
-                if terms.same(p.tree, q.tree, elements) or _same_by_element(terms, p.tree, q.tree, elements):
-                    continue
-                if len(report.undecided) == MOST_JUDGED:
-                    return
-                _judge(values, name, elements, p.tree, q.tree, report)
+        for p, q, elements in common(pieces, have[name][0]):
+            rest = rest.subtract(elements)
+            if terms.same(p.tree, q.tree, elements) or _same_by_element(terms, p.tree, q.tree, elements):
+                continue
+            if len(report.undecided) == MOST_JUDGED:
+                return
+            _judge(values, name, elements, p.tree, q.tree, report)
         if not rest.is_empty():
             report.refuted.append(f"output '{name}': {example(rest)} is not computed")
 

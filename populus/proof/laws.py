@@ -149,7 +149,7 @@ class Laws:
         self.terms.coarsest = max(self.terms.coarsest, rounding_of(dtype_of(to)))
         if isinstance(x, Number) and (value := number_as(x.value, to)) is not None:
             return Number(value)
-        if isinstance(x, Leaf) and (array := self.terms.arrays.get(x.node)) is not None and floating(dtype_of(to)):
+        if isinstance(x, Leaf) and (array := self.terms.arrays.get(x.node)) is not None and _computes(array.dtype, dtype_of(to)):
             return Leaf(self.terms.once.of(("converted", str(to)), (array,), lambda: self._converted(x.node, array, to)), x.at)
         counted = isinstance(x, Leaf) and self.terms.nodes[x.node].kind == "turn"
         return x if (counted and to in (i32, i64)) or (to in (f32, f64) and self.float(x)) else Converted(to, bits, x)
@@ -348,6 +348,11 @@ def _softplus(terms: list[tuple[Tree, float]], order: Callable[[Tree], Place]) -
             case _:
                 pass
     return terms
+
+
+def _computes(dtype: np.dtype[Any], to: np.dtype[Any]) -> bool:
+    """Tells whether a constant is converted by its numbers: to floats, and of integers to integers, by their lowest bits."""
+    return floating(to) or (dtype.kind in "iu" and to.kind in "iu")
 
 
 def _factor(own: Map, at: Map, by: Map) -> Map:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+
 from populus.dialects.poplar.affine import Map, Set
-from populus.proof.trees import Apply, Converted, Leaf, Piece, Pieces, Skeleton, Tree, leaves, skeleton
+from populus.proof.trees import Apply, Converted, Leaf, Piece, Pieces, Skeleton, Tree, leaves
+
+FEW = 4  # pieces, all of which are looked at
 
 
 def once(points: Map, relation: Map) -> bool:
@@ -20,6 +26,19 @@ def domain(pieces: Pieces) -> Set:
     for p in pieces[1:]:
         found = found.union(p.elements)
     return found
+
+
+def common(a: Pieces, b: Pieces) -> Iterator[tuple[Piece, Piece, Set]]:
+    """Yields the pairs of pieces that have elements in common, and these. Most of many pairs are told apart by their ends."""
+    ends = np.array([q.ends for q in b]) if len(b) > FEW else None  # piece, first or last, dimension
+    for p in a:
+        near = b
+        if ends is not None:
+            low, high = np.array(p.ends)
+            near = [b[k] for k in np.flatnonzero(((ends[:, 0] <= high) & (ends[:, 1] >= low)).all(axis=1))]
+        for q in near:
+            if not (both := p.elements.intersect(q.elements)).is_empty():
+                yield p, q, both
 
 
 def over(old: Pieces, new: Pieces) -> Pieces:
@@ -42,17 +61,16 @@ def united(pieces: Pieces) -> Pieces:
         return pieces
     found: dict[Skeleton, Pieces] = {}
     for p in pieces:
-        alike = found.setdefault(skeleton(p.tree), [])
-        for q in alike:
+        alike = found.setdefault(p.form, [])
+        for k, q in enumerate(alike):
             if all(
                 x.at.intersect_domain(q.elements).union(y.at.intersect_domain(p.elements)).is_single_valued()
                 for x, y in zip(leaves(q.tree), leaves(p.tree))
             ):
-                q.tree = _either(q.tree, p.tree, q.elements, p.elements)
-                q.elements = q.elements.union(p.elements).coalesce()
+                alike[k] = Piece(q.elements.union(p.elements).coalesce(), _either(q.tree, p.tree, q.elements, p.elements))
                 break
         else:
-            alike.append(Piece(p.elements, p.tree))
+            alike.append(p)
     return [q for alike in found.values() for q in alike]
 
 

@@ -21,7 +21,7 @@ from populus.proof.ground import Ground
 from populus.proof.laws import Laws, factored
 from populus.proof.memo import Memo
 from populus.proof.nodes import IDEMPOTENT, Node, Nodes, close
-from populus.proof.pieces import domain, once
+from populus.proof.pieces import common, domain, once
 from populus.proof.recurrence import Recurrence
 from populus.proof.report import Undecided
 from populus.proof.sets import inner_too, moved_to_zero
@@ -162,9 +162,7 @@ class Terms(Nodes):
         """Tells whether two tensors are known at the same elements, and equal there."""
         if a is b or not (a and b):
             return a is b or not (a or b)
-        return domain(a).is_equal(domain(b)) and all(
-            both.is_empty() or self.same(p.tree, q.tree, both) for p in a for q in b for both in [p.elements.intersect(q.elements)]
-        )
+        return domain(a).is_equal(domain(b)) and all(self.same(p.tree, q.tree, both) for p, q, both in common(a, b))
 
     def plain(self, tree: Tree) -> Tree:
         """Gives a tree, the number for a constant whose elements are equal."""

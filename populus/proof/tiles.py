@@ -112,7 +112,7 @@ class Tiles:
         connections = sorted(family.connections(), key=lambda c: c[0].kind != "in")  # the output last, for `inout` too
         if sum(f.kind != "in" for f, _ in connections) != 1:
             raise Undecided(f"'{op.label.data}' @{family.codelet.data}")
-        contents = tuple(self.read(v) for _, v in connections)
+        contents = tuple(NOTHING if f.kind == "out" else self.read(v) for f, v in connections)
         fields = tuple((f.name, f.access, type_of(v).shape, type_of(v).element) for f, v in connections)
         key = (family.codelet, family.space, family.params, fields)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
 
 from populus.dialects.expr import FUNCTIONS
@@ -48,12 +50,24 @@ Tree: TypeAlias = "Leaf | Number | Apply | Converted"
 Skeleton: TypeAlias = "tuple[object, ...]"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Piece:
     """Elements of one form."""
 
     elements: Set
     tree: Tree
+
+    @cached_property
+    def form(self) -> Skeleton:
+        """The tree without its maps."""
+        return skeleton(self.tree)
+
+    @cached_property
+    def ends(self) -> tuple[list[float], list[float]]:
+        """The first and the last place in each dimension."""
+        x, dims = self.elements, range(self.elements.n_dim())
+        firsts, lasts = [x.dim_min_val(d) for d in dims], [x.dim_max_val(d) for d in dims]
+        return [v.to_python() if v.is_int() else -inf for v in firsts], [v.to_python() if v.is_int() else inf for v in lasts]
 
 
 Pieces: TypeAlias = "list[Piece]"

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import i1
+from xdsl.dialects.builtin import f32, i1, i8, i32
 
 from populus.dialects import expr
 from populus.dialects.poplar.affine import box, read_map
@@ -181,3 +181,11 @@ def test_a_number_as_a_boolean_tells_whether_it_is_not_zero(floats):
     x = [t.input("x", (), floats)]
     a, b = (t.elementwise(e, box(()), x, floats) for e in (expr.cast(_1, i1), expr.call("not", expr.equal(_1, 0.0 if floats else 0))))
     assert t.agree(a, b)
+
+
+@pytest.mark.parametrize(("to", "values"), [(i32, [3, -1, 300]), (i8, [3, -1, 44])])
+def test_a_constant_of_integers_is_converted_by_its_lowest_bits(to, values):
+    t = Terms()
+    x = t.array(np.array([3, -1, 300], np.int32))
+    a = t.elementwise(expr.cast(expr.cast(_1, to), f32) * 0.5, box((3,)), [x], False)
+    assert t.agree(a, t.array(np.array(values, np.float32) * np.float32(0.5)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
+from typing import cast
 
 import numpy as np
 import onnx
@@ -18,7 +19,7 @@ from helpers.command import command
 from helpers.proof_models import MODELS
 from populus.dialects import expr, popart
 from populus.dialects.data import ConstantOp, constant
-from populus.dialects.poplar.affine import box, every, read_map
+from populus.dialects.poplar.affine import Set, box, every, read_map, read_set
 from populus.dialects.poplar.compute import FamilyOp
 from populus.dialects.poplar.meaning import plain
 from populus.dialects.poplar.partition import ALL, Access, Domain, Split
@@ -39,10 +40,11 @@ from populus.proof.equivalence import compare
 from populus.proof.loops import Part, looped
 from populus.proof.memory import prove_memory
 from populus.proof.passes import proving
+from populus.proof.pieces import common
 from populus.proof.report import DEEP, PROVED, REFUTED, UNDECIDED
 from populus.proof.rewrites import proving_rewrites
 from populus.proof.terms import Terms
-from populus.proof.trees import Folded, Leaf
+from populus.proof.trees import Folded, Leaf, Number, Piece, Pieces
 from populus.runtime.session import graph_of
 from populus.tools.main import main
 from populus.training.session import TrainingSession
@@ -224,6 +226,33 @@ def test_a_function_in_another_is_looked_at_once(monkeypatch):
             populus.compile(mixed_chain(n), engine="numpy", cache=False)
         assert {row.verdict for row in prover.rows} == {PROVED}
     assert 40 < visits[160] <= 4.2 * visits[40], visits
+
+
+def test_pieces_are_compared_with_those_that_they_meet():
+    """Of n pieces beside each other each is intersected once, and none that has elements in common is left out."""
+    looked: list[Set] = []
+
+    class Looked:
+        def __init__(self, elements: Set):
+            self.elements = elements
+
+        def __getattr__(self, name):
+            return getattr(self.elements, name)
+
+        def intersect(self, other):
+            looked.append(other)
+            return self.elements.intersect(other)
+
+    def pieces(*texts: str) -> Pieces:
+        return [Piece(read_set(text), Number(number)) for number, text in enumerate(texts)]
+
+    rows = pieces(*(f"{{ [i, j] : i = {n} and 0 <= j < 4 }}" for n in range(60)))
+    met = [(p.tree, q) for p, q, _ in common([Piece(cast("Set", Looked(p.elements)), p.tree) for p in rows], rows)]
+    assert met == [(p.tree, p) for p in rows] and len(looked) == len(rows)
+    odd = pieces(*(f"{{ [i, j] : {where} }}" for where in ("i >= 50", "(i + j) mod 7 = 3 and 0 <= i < 9", "i = j = 2", "j < 0 or j > 3")))
+    for a, b in ((odd, rows), (rows, odd), (odd, odd + rows)):
+        met = [(p.tree, q.tree) for p, q, both in common(a, b) if both.is_equal(p.elements.intersect(q.elements))]
+        assert met == [(p.tree, q.tree) for p in a for q in b if not p.elements.is_disjoint(q.elements)]
 
 
 def test_families_of_one_step_are_compared_with_all_before_at_once():
