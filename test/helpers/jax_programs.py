@@ -95,7 +95,7 @@ def lstm(x: Any, lengths: Any, h: Any, c: Any, weights: Any) -> Any:
 def predator_prey(y: Any, times: Any, rates: Any) -> Any:
     """Integrates the equations of Lotka and Volterra by Dormand and Prince's method, whose steps the error decides."""
     a, b, c, d = rates
-    return ode.odeint(lambda y, t: jnp.array([a * y[0] - b * y[0] * y[1], c * y[0] * y[1] - d * y[1]]), y, times, rtol=1e-4, atol=1e-4)
+    return ode.odeint(lambda y, t: jnp.array([a * y[0] - b * y[0] * y[1], c * y[0] * y[1] - d * y[1]]), y, times, rtol=1e-6, atol=1e-6)
 
 
 def rosenbrock(x: Any) -> Any:

@@ -63,9 +63,9 @@ def test_sums_round_as_the_conversion_of_numpy(name):
 
 LAYERS = [
     ("Conv", "x w", "c", {"pads": [1, 1, 1, 1]}), ("Add", "c b", "d"), ("Sigmoid", "d", "s"), ("Mul", "d s", "e"),
-    ("Transpose", "e", "t", {"perm": [0, 2, 3, 1]}), ("Concat", "t t", "k", {"axis": 3}), ("Softmax", "k", "p"),
+    ("Transpose", "e", "t", {"perm": [0, 2, 3, 1]}), ("Concat", "t t", "k", {"axis": 3}),
     ("ReduceSum", "k axes", "r"), ("Clip", "r low", "q"), ("Cast", "q", "i", {"to": TensorProto.INT32}),
-    ("Cast", "i", "j", {"to": TensorProto.FLOAT16}), ("Add", "p j", "u"), ("MaxPool", "u", "m", {"kernel_shape": [2, 2]}),
+    ("Cast", "i", "j", {"to": TensorProto.FLOAT16}), ("Add", "k j", "u"), ("MaxPool", "u", "m", {"kernel_shape": [2, 2]}),
     ("AveragePool", "m", "y", {"kernel_shape": [2, 2]}),
 ]  # fmt: skip
 
@@ -85,6 +85,15 @@ def test_a_net_has_the_bits_that_it_has_in_halves():
     assert kinds.count("conv") == 1
     halves = [v for op in wide.walk() if isinstance(op, FamilyOp) for v in op.operands if "f16" in str(v.type)]
     assert len(halves) == 2  # the input, as it is widened, and the output, as it is rounded
+
+
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+def test_a_softmax_rounds_what_it_rounds_in_halves(op):
+    h = np.dtype(np.float16)
+    x, w = drawn((5, 33), h, -2, 3), drawn((33, 33), h, -1, 2)
+    given = model([("MatMul", "x w", "c"), (op, "c", "y", {"axis": -1})], x, w=w)
+    wide, narrow = (widened(given, halves).module("poplar") for halves in ("f32", None))
+    np.testing.assert_array_equal(*(Session(m, "native").run({"x": x})["y"] for m in (wide, narrow)))
 
 
 def test_functions_take_weights_in_f32():
