@@ -179,13 +179,8 @@ class _Conv:
             return self._rounded()
         if self.x.shape[2] == 1 == y.shape[2] and y.shape[1] > 1:
             return self._taps()
-        # Windows may end inside of x, of which only a part is read then.
-        plain = (
-            math.prod(self.kernel) == 1
-            and all(s == 1 for s in self.strides)
-            and self.x.shape[3:] == self.out
-            and not any(map(any, self.pads))
-        )
+        whole = self.x.shape[3:] == self.out and not any(map(any, self.pads))  # windows may end inside of x
+        plain = whole and math.prod(self.kernel) == 1 and all(s == 1 for s in self.strides)
         return self._plain() if plain else self._unfolded()
 
     def _matrix(self, steps: list[Run]) -> Array:

@@ -112,7 +112,7 @@ OFTEN = {
 def compact(script: str) -> str:
     """Gives a script without what a page need not load: comments, indentation, blanks around signs, and the names of private members.
 
-    What it often says gets a short name.
+    Its frequent words get short names.
     """
     found: list[str] = []
     for line in script.splitlines():
