@@ -176,6 +176,8 @@ class LivenessWalk:
                     self.touches(flow, reads, writes)
             case CopyOp():
                 self.step(op, flow, [op.src], [(op.dst, True)])
+                for view in op.operands:  # until the last of the steps under which it moves, each of which is one step here
+                    self.touch(storage_of(view), len(self.steps) - 1 + len(op.steps_under()))
             case StreamInOp():
                 self.step(op, flow, [], [(op.dst, True)])
             case StreamOutOp():

@@ -75,6 +75,13 @@ def test_a_variable_is_needed_from_its_first_write_to_its_last_read():
     assert spans(body) == {"a": (0, 1), "b": (1, 2), "c": (2, 3)}
 
 
+def test_a_copy_under_steps_needs_both_its_variables_until_the_last_of_them():
+    copy = "poplar.copy %a to %b under 2 : !poplar.tensor<16xf32>\n"
+    others = var("c") + var("d") + stream_in("c")
+    body = var("a") + var("b") + others + stream_in("a") + copy + step("d", "c") + step("c", "d") + stream_out("c")
+    assert spans(body) == {"c": (0, 5), "a": (1, 4), "b": (2, 4), "d": (3, 4)}
+
+
 def test_what_is_read_before_it_is_written_is_always_needed():
     body = var("state") + var("b") + step("b", "state") + stream_out("b") + step("state", "b")
     assert spans(body) == {"state": (0, 2), "b": (0, 2)}
