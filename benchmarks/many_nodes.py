@@ -2,6 +2,7 @@
 
     python -m benchmarks.many_nodes                       the table of docs/reliability.md
     python -m benchmarks.many_nodes results pieces --counts 250 2000
+    python -m benchmarks.many_nodes --calls               calls of functions, of Python and of C, instead of seconds
 
 Each program has its own process, which compiled a small one before. Seconds are of the processor, on the engine `numpy`.
 """
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from cProfile import Profile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,15 +88,20 @@ KINDS: dict[str, tuple[str, Callable[[int], ModelProto]]] = {
 }
 
 
-def measure(kind: str, n: int) -> str:
-    """Compiles and runs a program of n in this process; gives milliseconds and KiB for each."""
+def measure(kind: str, n: int, calls: bool) -> str:
+    """Compiles and runs a program of n in this process; gives milliseconds and KiB for each, or calls."""
 
     def run(model: ModelProto) -> None:
         program = populus.compile(model, engine="numpy")
         program.run(program.signature.random())
 
     run(chain(4))
+    run(KINDS[kind][1](4))
     model = KINDS[kind][1](n)
+    if calls:
+        with Profile() as profile:
+            run(model)
+        return f"{sum(row.callcount for row in profile.getstats()) / n:,.0f}"
     before, begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     run(model)
     seconds, after = time.process_time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -106,14 +113,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("kinds", nargs="*", default=list(KINDS), metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("--counts", nargs="*", type=int, default=[250, 2000, 20000])
+    parser.add_argument("--calls", action="store_true", help="count calls of functions")
     parser.add_argument("--one", action="store_true", help="measure in this process")
     args = parser.parse_args(arguments)
     if args.one:
-        print(measure(args.kinds[0], args.counts[0]))
+        print(measure(args.kinds[0], args.counts[0], args.calls))
         return
-    print(f"| ms a node (KiB a node) | {' | '.join(f'{n:,}' for n in args.counts)} |\n|---|{'---|' * len(args.counts)}")
+    heading = "calls a node" if args.calls else "ms a node (KiB a node)"
+    print(f"| {heading} | {' | '.join(f'{n:,}' for n in args.counts)} |\n|---|{'---|' * len(args.counts)}")
     for kind in args.kinds:
-        command = [sys.executable, "-m", "benchmarks.many_nodes", kind, "--one", "--counts"]
+        command = [sys.executable, "-m", "benchmarks.many_nodes", kind, "--one", *["--calls"] * args.calls, "--counts"]
         cells = [subprocess.run([*command, str(n)], capture_output=True, text=True, check=True).stdout.strip() for n in args.counts]
         print(f"| {KINDS[kind][0]} | {' | '.join(cells)} |", flush=True)
 

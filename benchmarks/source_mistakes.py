@@ -135,7 +135,7 @@ MISTAKES = (
         ("        if root_of(src) is root_of(dst) and not disjoint(view_of(src), view_of(dst)):\n            src = self.copied(src)\n", ""),
         ("isinstance(variable, VarOp) or view_of(x).repeats:\n", "isinstance(variable, VarOp):\n"),
         (
-            "elif isinstance(user, StreamInOp | StreamOutOp):", "elif isinstance(user, StreamInOp):",
+            "math.inf if isinstance(step, StreamInOp | StreamOutOp)", "math.inf if isinstance(step, StreamInOp)",
             "the graph is made with its output streams, so they have positions, and count as any step that reads does",
         ),
         ("if not _still_valid(root, view, home):", "if False:"),

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, NameLoc, UnrealizedConversionCastOp, i64
 from xdsl.dialects.builtin import TensorType as BuiltinTensorType
-from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue, Use
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.data import block_format
@@ -68,13 +68,16 @@ class TileBuilder:
         self._op: Operation | None = None
         self._place: Operation | None = None  # insertion point of new ops
         self._position = position or {}
-        self._readers: dict[SSAValue, Operation | None] = {}  # a later reader of a root
+        self._readers: dict[SSAValue, Operation | None] = {}  # the last reader of a root
+        self._past: dict[SSAValue, Use] = {}  # the latest use of a view that, with all before it, no later step reads through
+        self._new: set[Operation] = set()  # ops of the rule that is running, which may yet use them
         self._carried: dict[VarOp, Operation] = {}  # variables that a loop overwrites before each iteration
         self._ends: dict[Operation, Callable[[], None]] = {}
 
     def at(self, op: Operation) -> None:
         """Sets the insertion point before `op`, with its location."""
         self._op = self._place = op
+        self._new.clear()
 
     @property
     def op(self) -> Operation:
@@ -100,6 +103,7 @@ class TileBuilder:
     def insert(self, op: Operation, before: Operation | None = None) -> None:
         """Inserts an op at the insertion point, or before another op, with the current location."""
         op.location = self.op.location
+        self._new.add(op)
         Rewriter.insert_op(op, InsertPoint.before(before or self._place or self.op))
 
     # -- tensors and views
@@ -257,36 +261,49 @@ class TileBuilder:
         return loop_around(variable) is here and not self._needed(root)
 
     def _needed(self, root: SSAValue) -> bool:
-        """Tells whether a later step reads this memory, or the host wrote it. One that is found is kept, until it has been lowered."""
+        """Tells whether a later step reads this memory, or the host wrote it. The last that is found is kept, until it has been lowered."""
         known = self._readers.get(root)
-        if known is None or self._position.get(known, -1) <= self._position[self.op]:
+        if known is None or self._when(known) <= self._position[self.op]:
             known = self._readers[root] = self._reader(root)
         return known is not None
 
-    def _reader(self, view: SSAValue, within: Operation | None = None) -> Operation | None:
-        """Finds a later step that reads this memory, or the stream of the host that wrote it; None if there is none.
+    def _when(self, step: Operation) -> float:
+        """Returns a step's place in the order of lowering: none, -1, for those that this pass emitted, and the end for streams."""
+        return math.inf if isinstance(step, StreamInOp | StreamOutOp) else self._position.get(step, -1)
 
-        `within`: ops outside of it do not count.
+    def _reader(self, view: SSAValue, within: Operation | None = None) -> Operation | None:
+        """Finds the last later step that reads this memory, or the stream of the host that wrote it; None if there is none.
+
+        `within`: ops outside of it do not count. Uses are listed with the latest first. The earliest, which are past, are not
+        asked again: else each step of a chain in place would ask about all before it.
         """
+        last, begun, past = None, self._past.get(view), None
         for use in view.uses:
-            user, found = use.operation, None
-            if within is not None and not within.is_ancestor(user):
-                continue
-            if isinstance(user, ViewOp):
-                found = self._reader(user.y, within)
-            elif isinstance(user, UnrealizedConversionCastOp):
-                others = (u.operation for u in user.outputs[0].uses if u.operation is not self.op)
-                found = max(others, key=lambda op: self._position.get(op, -1), default=None)
-            elif isinstance(user, StreamInOp | StreamOutOp):
-                found = user
-            else:
-                step = user.parent_op() if isinstance(user, FamilyOp) else user
-                # Ops emitted by this pass have no position: they run before the op being lowered.
-                if step is not None and self._position.get(step, -1) > self._position[self.op]:
-                    found = step
-            if found is not None:
-                return found
-        return None
+            if use is begun:
+                break
+            found, over = self._read_by(use.operation, within)
+            past = (past or use) if over else None
+            if found is not None and (last is None or self._when(found) > self._when(last)):
+                last = found
+        if past is not None:
+            self._past[view] = past
+        return last
+
+    def _read_by(self, user: Operation, within: Operation | None) -> tuple[Operation | None, bool]:
+        """Finds the last later step that reads memory through one user of it, and tells whether no later step ever will."""
+        if within is not None and not within.is_ancestor(user):
+            return None, False
+        if isinstance(user, ViewOp):
+            found = self._reader(user.y, within)
+            return found, user not in self._new and user.y.first_use is self._past.get(user.y)
+        if isinstance(user, UnrealizedConversionCastOp):
+            readers = user.outputs[0].uses
+            others = (u.operation for u in readers if u.operation is not self.op)
+            return max(others, key=self._when, default=None), user not in self._new and not readers
+        step = user.parent_op() if isinstance(user, FamilyOp) else user
+        # Ops emitted by this pass have no position: they run before the op being lowered.
+        when = -1 if step is None else self._when(step)
+        return (step if when > self._position[self.op] else None), step is not None and when < self._position[self.op]
 
     # -- programs inside programs
 
@@ -353,7 +370,7 @@ class TileBuilder:
         if not _still_valid(root, view, home):
             return False
         op, place = self.op, self._place
-        self.at(variable)
+        self._op = self._place = variable
         if begins is not None:
             target = self.slice(home, begins, [b + n for b, n in zip(begins, shape)], [1] * len(shape))
         else:
