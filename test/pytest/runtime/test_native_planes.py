@@ -17,8 +17,8 @@ from populus.runtime.engine.native.codegen.cpu import machine
 from populus.runtime.engine.native.codegen.jit import library
 from populus.runtime.engine.native.kernels import planes as planes_down
 from populus.runtime.engine.native.kernels import pool_kernels, positions
-from populus.runtime.engine.native.kernels.endings import Formula, ending_of
-from populus.runtime.engine.native.kernels.operands import Side
+from populus.runtime.engine.native.kernels.endings import ending_of
+from populus.runtime.engine.native.kernels.operands import Formula, OnMatrix, Side, on_matrix, shown
 from populus.runtime.engine.native.kernels.panels import offsets
 from populus.runtime.engine.native.run.program import NativeProgram
 
@@ -161,20 +161,26 @@ def ends(x, y, formula, ending) -> tuple[int, int]:
     return planes_down._ends(x, y, sides, 8, formula, ending)  # pyright: ignore[reportPrivateUsage]
 
 
+def on_planes(other: Array, y: Array) -> OnMatrix:
+    """A sum on planes of three dimensions."""
+    found = on_matrix(Formula(Arg(0) + Arg(1), [None, other], y), shown, ("d-2",), ("d-1",))
+    assert found is not None
+    return found
+
+
 def test_results_are_written_once_where_their_formula_reads_what_they_replace():
     x, y = np.zeros((2, 5, 13), np.float32), np.zeros((2, 5, 13), np.float32)
     for other, begin in ((np.zeros_like(y), 13 - 8), (y, 13), (y[:, ::2, 1:], 13)):
-        formula = Formula(Arg(0) + Arg(1), [None, other], y)
-        assert ends(x, y, formula, None) == (begin, 0)
+        assert ends(x, y, on_planes(other, y), None) == (begin, 0)
     narrow = y[:, :, :7]
     assert ends(x, narrow, None, None) == (7, 0)
     packed = np.zeros((2, 5, 7), np.float32)
     assert ends(x, packed, None, None) == (7, packed[0].nbytes)
     for varies, spill in ((np.ones_like(packed), 0), (np.broadcast_to(np.float32(1), packed.shape), packed[0].nbytes)):
-        formula = Formula(Arg(0) + Arg(1), [None, varies], packed)
-        ended = ending_of(formula.at(0), 1)
-        assert ended is not None
-        assert ends(x, packed, formula, ended[0]) == (7, spill)
+        formula = on_planes(varies, packed)
+        ending = ending_of(formula.at(0), 1)
+        assert ending is not None
+        assert ends(x, packed, formula, ending) == (7, spill)
 
 
 def test_small_windows_of_an_image_that_is_not_contiguous_take_the_kernel_for_any_window():

@@ -16,13 +16,23 @@ from populus.runtime.engine.native.kernels import byte_depthwise, byte_winograd
 from populus.runtime.engine.native.kernels.byte_contraction import ByteProduct, Bytes
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.elementwise import formula_kernel, has_code
-from populus.runtime.engine.native.kernels.endings import Formula, is_same
 from populus.runtime.engine.native.kernels.formula_words import WORDS, Epilogue
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.lifting import lifted
 from populus.runtime.engine.native.kernels.map_pattern import STRIDE, Pattern
-from populus.runtime.engine.native.kernels.operands import Convolution, points_of, step_of, walk
-from populus.runtime.engine.native.kernels.panels import offsets
+from populus.runtime.engine.native.kernels.operands import (
+    Convolution,
+    Formula,
+    Matrix,
+    OnMatrix,
+    points_of,
+    shown,
+    sides_from,
+    stored,
+    walk,
+    walk_over,
+    walks_of,
+)
 from populus.runtime.tape import tape_of
 
 Launches: TypeAlias = list[Launch]
@@ -36,36 +46,37 @@ def is_product(task: Task) -> bool:
     return left.array.dtype.name in BYTES and right.array.dtype == np.int8 and out.dtype == np.int32
 
 
-def epilogue(formula: Formula, host: Machine, sums_type: np.dtype[np.generic] = INT32) -> Epilogue | None:
-    """Builds the arguments of a formula on sums [rows, columns] of 32 bits; None if it has no kernel."""
-    tape, literals = lifted(tape_of(formula.expr, tuple(sums_type if x is None else x.dtype for x in formula.inputs)))
-    formula = Formula(formula.expr, [*formula.inputs, *(np.broadcast_to(a, formula.out.shape) for a in literals)], formula.out)
+def epilogue(formula: OnMatrix, host: Machine, sums_type: np.dtype[np.generic] = INT32) -> Epilogue | None:
+    """Builds the arguments of a formula on sums of 32 bits; None if it has no kernel."""
+    out, given = formula.out, formula.inputs
+    tape, literals = lifted(tape_of(formula.expr, tuple(sums_type if x is None else x.array.dtype for x in given)))
     if tape.result < len(tape.operands) or not has_code(tape, host):
         return None
-    arrays: list[Array] = []
-    out = formula.out
-    same = tuple(i for i, x in enumerate(formula.inputs) if x is not None and is_same(x, out))
-    if any(x is not None and i not in same and np.may_share_memory(x, out) for i, x in enumerate(formula.inputs)):
+    same = tuple(i for i, x in enumerate(given) if x is not None and x.is_written(out))
+    if any(x is not None and i not in same and np.may_share_memory(x.array, out.array) for i, x in enumerate(given)):
         return None
-    steps = [(1, 1) if x is None else tuple(s // x.itemsize for s in x.strides) for x in (*formula.inputs, out)]
-    items = [4 if x is None else x.itemsize for x in (*formula.inputs, out)]
-    numbers = range(len(formula.inputs) - len(literals), len(formula.inputs))
+    # Of each address its memory, the bytes of an element, and the bytes to the next row and column.
+    places = [(out.array, 4, (4, 4)) if x is None else (x.array, x.array.itemsize, x.moves) for x in given]
+    places += [(a, a.itemsize, (0, 0)) for a in literals]
+    item = out.array.itemsize
+    places.append((out.array, item, out.moves if out.shape[1] > 1 else (out.moves[0], item)))
+    steps = [[m // item for m in moves] for _, item, moves in places]
+    numbers = range(len(given), len(places) - 1)
     pattern = Pattern(tape, 2, tuple("number" if i in numbers else STRIDE.get(s[1], "any") for i, s in enumerate(steps)), same)
     own = [i for i in range(len(steps)) if i not in same]
     strides: list[int] = []
     sums = step = -1
     for place, i in enumerate(own):
-        x = out if i == len(formula.inputs) else formula.inputs[i]
-        arrays.append(out if x is None else x)
-        if x is None:
+        if i < len(given) and given[i] is None:
             sums, step = place, len(own) + 1 + len(strides)
         if i not in numbers:
             strides += [steps[i][0], *([steps[i][1]] if pattern.strides[i] == "any" else [])]
     words = np.array([*[0] * len(own), 0, *strides], np.int64)
     if len(words) > WORDS or sums < 0:
         return None
-    moves = np.array([[steps[i][0] * items[i], steps[i][1] * items[i]] for i in own], np.int64)
-    return Epilogue(formula_kernel(pattern), words, moves, sums, len(own), step, arrays)
+    return Epilogue(
+        formula_kernel(pattern), words, np.array([places[i][2] for i in own], np.int64), sums, len(own), step, [places[i][0] for i in own]
+    )
 
 
 @dataclass
@@ -94,7 +105,8 @@ class _Binding:
             return Bytes(room[:size], room[size:].view(np.int32))
 
         def launch(b: Array, into: Bytes) -> Launch:
-            return product.pack(b, offsets(b.shape[:-1], b.strides[:-1]), offsets(b.shape[-1:], b.strides[-1:]), into)
+            along, (*depth, column) = shown(b), sides_from(b)
+            return product.pack(b, along.table(*depth), along.table(column), into)
 
         def pack() -> Array:
             room, whole = np.empty(size + 4 * columns, np.uint8), b
@@ -124,17 +136,17 @@ class _Binding:
             return byte_winograd.packed(w, plane)
         return self.task.constants.form(w.ctypes.data, ("points", plane, w.strides), lambda: byte_winograd.packed(w, plane))
 
-    def multiply(self, product: ByteProduct, a: Array, rows: Array, depth: Array, right: Bytes, c: Array, formula: Formula | None) -> bool:
-        """Adds the product of all rows into c [rows, columns], or through the formula. Returns False without a kernel."""
-        if formula is not None:
-            last = epilogue(formula, self.library.host)
+    def multiply(self, product: ByteProduct, a: Array, rows: Array, depth: Array, right: Bytes, c: Matrix | OnMatrix) -> bool:
+        """Adds the product of all rows into c, a matrix or what a formula makes. Returns False without a kernel."""
+        if isinstance(c, OnMatrix):
+            last = epilogue(c, self.library.host)
             if last is None:
                 return False
             self.launches.append(product.launch(a, rows, depth, right, None, 0, last))
             return True
-        into = c if c.shape[1] == 1 or c.strides[1] == 4 else self.task.scratch(c.shape, c.dtype)
-        self.launches.append(product.launch(a, rows, depth, right, into, into.strides[0], None))
-        return into is c or self.copied(into, c)
+        into = c if c.shape[1] == 1 or c.steps[1] == 4 else Matrix.plain(self.task.scratch(c.shape, c.array.dtype))
+        self.launches.append(product.launch(a, rows, depth, right, into.array, into.steps[0], None))
+        return into is c or self.copied(into.array, c.seen)
 
 
 def matmul(library: Library, task: Task, formula: Formula | None = None) -> Launches | None:
@@ -144,7 +156,9 @@ def matmul(library: Library, task: Task, formula: Formula | None = None) -> Laun
     if not is_product(task) or 0 in (a.size, b.size, c.size):
         return None
     (groups, m, n), k = c.shape, a.shape[2]
-    if formula is not None and (formula := formula.seen(c.shape)) is None:
+    along_c, along_b = walks_of(task, "c"), walk_over(task, right)
+    each = stored(c, formula, along_c, ("m",), ("n",))
+    if each is None:
         return None
     to = _Binding(library, task, [])
     fours, dtype = 4 * -(-k // 4), byte_dots.left_type(library.host, a.dtype)
@@ -155,20 +169,18 @@ def matmul(library: Library, task: Task, formula: Formula | None = None) -> Laun
         a = room
     along = walk(left.access, points_of(task), a.strides)
     depth = along.by("k", 4, fours).table("k")
-    shared = b.shape[0] == 1 or b.strides[0] == 0
-    whole = seen_as(c, (1, groups * m, n)) if shared and groups > 1 else None
-    turned = None if formula is None or whole is None else formula.seen(whole.shape)
-    if whole is not None and (formula is None or turned is not None):
+    shared = not along_b.bytes.get("g")
+    whole = stored(c, formula, along_c, ("g", "m"), ("n",)) if shared and groups > 1 else None
+    if whole is not None:
         product = ByteProduct(library, n, k, a.dtype == np.int8, groups * m)
-        rows = along.table("g", "m")
-        done = to.multiply(product, a, rows, depth, to.right(product, right.constant, b[0], k), whole[0], turned and turned.at(0))
+        done = to.multiply(product, a, along.table("g", "m"), depth, to.right(product, right.constant, b[0], k), whole)
         return to.launches if done else None
     product = ByteProduct(library, n, k, a.dtype == np.int8, m)
     rows = along.table("m")
     for g in range(groups):
         used = task.used
         packed = to.right(product, right.constant, b[0 if shared else g], k)
-        if not to.multiply(product, a[min(g, len(a) - 1)], rows, depth, packed, c[g], formula and formula.at(g)):
+        if not to.multiply(product, a[min(g, len(a) - 1)], rows, depth, packed, each.at(g)):
             return None
         task.used = used
     return to.launches
@@ -182,23 +194,31 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
     c = Convolution.of(task, formula)
     if c is None or not is_product(task) or 0 in (c.x.size, c.w.size, c.y.size):
         return None
-    (area, groups, oc), last, turned = c.area, c.matrix(c.y), c.formula_on_matrix()
-    if formula is not None and turned is None:
+    (groups, oc), area, last = c.y.shape[1:3], c.area, c.stored("b")
+    if formula is not None and last is None:
         return None
     to = _Binding(library, task, [])
-    single = c.x.shape[2] == 1 == oc and groups > 1 and groups % byte_depthwise.lanes_of(library.host) == 0 and last is not None
+    single = c.x.shape[2] == 1 == oc and groups > 1 and groups % byte_depthwise.lanes_of(library.host) == 0
+    channels_last = c.stored("b", column="g") if single else None
+    single = channels_last is not None
     plane = ending = None
-    if c.kernel == (3, 3) and groups == 1 and c.constant and turned is not None and all(v.stride == v.dilation == 1 for v in c.windows):
+    if (
+        c.kernel == (3, 3)
+        and groups == 1
+        and c.constant
+        and isinstance(last, OnMatrix)
+        and all(v.stride == v.dilation == 1 for v in c.windows)
+    ):
         plane = byte_winograd.Plane(c.w.shape[2], oc, c.y.shape[3], c.y.shape[4], byte_dots.lanes_of(library.host))
-        ending = epilogue(turned.at(slice(None), 0), library.host) if byte_winograd.suits(library.host, plane) else None
+        ending = epilogue(last, library.host) if byte_winograd.suits(library.host, plane) else None
     dtype = c.x.dtype if single or ending is not None else byte_dots.left_type(library.host, c.x.dtype)
     placed = _in_place(to, c, single, dtype)
     if placed is None:
         return None
     c, channels = placed
     x, w, rows = c.x, c.w, c.along_x().table("b", *c.outs)
-    if single and last is not None:
-        return _depthwise(to, c, rows, last[..., 0], turned and turned.at(..., 0))
+    if channels_last is not None:
+        return _depthwise(to, c, rows, channels_last)
     if plane is not None and ending is not None:
         return [*to.launches, byte_winograd.launch(library, task, plane, c, to.transformed(w[0], plane), ending)]
     product = ByteProduct(library, oc, math.prod(c.kernel) * channels, x.dtype == np.int8, area)
@@ -207,23 +227,23 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
         used = task.used
         weights = w[g].transpose(*range(2, w.ndim - 1), 1, 0)
         right = to.right(product, c.constant, weights, channels)
-        into = last[:, g] if last is not None else task.scratch((area, oc), c.y.dtype)
-        if not to.multiply(product, x[0, g], rows, depth, right, into, turned and turned.at(slice(None), g)):
+        into = Matrix.plain(task.scratch((area, oc), c.y.dtype)) if last is None else last.at(slice(None), g)
+        if not to.multiply(product, x[0, g], rows, depth, right, into):
             return None
-        if last is None and turned is None:
+        if last is None and isinstance(into, Matrix):
             own = np.moveaxis(c.y[:, g], 1, -1)
-            if not to.copied(into.reshape(own.shape), own):
+            if not to.copied(into.array.reshape(own.shape), own):
                 return None
         task.used = used
     return to.launches
 
 
-def _depthwise(to: _Binding, c: Convolution, rows: Array, y: Array, formula: Formula | None) -> Launches | None:
-    """Adds a convolution with one channel in and out of each group. y: [positions, channels]."""
-    x, w, row_step = c.x, c.w, step_of(c.along_y, "b", *c.outs)
+def _depthwise(to: _Binding, c: Convolution, rows: Array, last: Matrix | OnMatrix) -> Launches | None:
+    """Adds a convolution with one channel in and out of each group."""
+    x, w = c.x, c.w
     taps = w.reshape(w.shape[0], -1) if c.constant else seen_as(w, (w.shape[0], math.prod(w.shape[1:])))
-    ending = None if formula is None else epilogue(formula, to.library.host)
-    if taps is None or (formula is not None and ending is None) or (formula is None and (c.along_y.bytes["g"] != 4 or row_step is None)):
+    ending = epilogue(last, to.library.host) if isinstance(last, OnMatrix) else None
+    if taps is None or (ending is None and (c.formula is not None or last.out.steps[1] != 4)):
         return None
     shape = byte_depthwise.weights_shape(to.library.host, taps.shape[1], taps.shape[0])
 
@@ -244,7 +264,7 @@ def _depthwise(to: _Binding, c: Convolution, rows: Array, y: Array, formula: For
             if not to.copied(part.T, weights[: part.shape[1], :, i]):
                 return None
     made = byte_depthwise.launch(
-        to.library, x, rows, c.along_x().table(*c.taps), weights, y.shape[1], y, row_step or 0, x.dtype == np.int8, ending
+        to.library, x, rows, c.along_x().table(*c.taps), weights, len(w), last.out.array, last.out.steps[0], x.dtype == np.int8, ending
     )
     return [*to.launches, made]
 

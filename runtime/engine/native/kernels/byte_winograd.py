@@ -237,11 +237,11 @@ def _all(signed: bool, name: str, machine: Machine) -> str:
     return f.done()
 
 
-def _touches(args: Arguments, units: int) -> Touched:
-    """States what a launch touches, but its scratch memory."""
-    x, images, rows, columns, u, _, ic, high, wide = args[:9]
-    read = Elements.at(x, 1, images, np.unique(rows), np.unique(columns), (ic, 1))
-    others, writes = formula_touches(args[FIRST_WORD:], len(images) * high * wide, args[-1].shape[-1])
+def _touches(columns: int, args: Arguments, units: int) -> Touched:
+    """States what a launch touches, but its scratch memory. `columns`: of a panel."""
+    x, images, *sides, u, _, ic, high, wide, _, _, _, _, parts = args[:14]
+    read = Elements.at(x, 1, images, *map(np.unique, sides), (ic, 1))
+    others, writes = formula_touches(args[FIRST_WORD:], len(images) * high * wide, parts * columns)
     return Touched([read, Elements.of(u), *others], writes)
 
 
@@ -262,6 +262,6 @@ def launch(library: Library, task: Task, plane: Plane, c: Convolution, u: Array,
         plane.oc // plane.columns, total, ranges, plane.bytes[0], each,
     ]  # fmt: skip
     assert len(args) == FIRST_WORD, len(args)
-    kernel = Kernel(f"byte winograd {x.dtype == np.int8}", partial(_all, x.dtype == np.int8), _touches)
+    kernel = Kernel(f"byte winograd {x.dtype == np.int8}", partial(_all, x.dtype == np.int8), partial(_touches, plane.columns))
     work = batch * plane.down * plane.across * plane.oc * plane.ic * POINTS // 150
     return Launch(library, kernel, [*args, *ending.arguments()], ranges, work)

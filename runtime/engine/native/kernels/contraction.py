@@ -23,9 +23,10 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.blocks import CONTINUES, STOPS, SUMMED, block_kernel
-from populus.runtime.engine.native.kernels.endings import BYTES, Formula, ending_of, words_of
+from populus.runtime.engine.native.kernels.endings import BYTES, ending_of
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import long_work
+from populus.runtime.engine.native.kernels.operands import OnMatrix, Word
 from populus.runtime.engine.native.kernels.panels import Packed, Panels, Table, lines, shares
 
 PIECE = 32 << 20  # bytes of a constant per packing launch
@@ -337,8 +338,8 @@ class Product:
             self.pack(b, depth, columns, room, panels=(first, end))()
             mmap_file.release()
 
-    def launch(self, packed: Array, formula: Formula | None = None) -> Launch | None:
-        """Builds the launch that multiplies with packed panels, and applies a formula [rows, columns] to the sums.
+    def launch(self, packed: Array, formula: OnMatrix | None = None) -> Launch | None:
+        """Builds the launch that multiplies with packed panels, and applies a formula to the sums.
 
         Returns None if there is no code for the formula.
         """
@@ -346,10 +347,10 @@ class Product:
         parts, high, tall = shares(m, self.library.host.block[0])
         form = "rows" if self.column_step == item else "columns"
         assert item in (self.column_step, self.row_step), (self.row_step, self.column_step)
-        ended = None if formula is None else ending_of(formula, 1 if form == "rows" else 0)
-        if formula is not None and ended is None:
+        ending = None if formula is None else ending_of(formula, 1 if form == "rows" else 0)
+        if formula is not None and ending is None:
             return None
-        ending, others = ended or (None, [])
+        words: Sequence[Word] = () if formula is None else formula.words
         kernels = [
             block_kernel(max(rows, 1), max(vectors, 1), self.c.dtype.name, form if self.ends is None else f"sliced {form}", ending)
             for vectors in (p.broad, p.broad - 1)
@@ -364,9 +365,9 @@ class Product:
         args: Sequence[int | Array | Kernel] = [
             self.a, self.rows, self.depth, packed, self.c, *kernels, len(self.depth), self.n, tall, high, parts, p.wide, p.broad,
             p.lanes * item, p.lanes, self.row_step, self.column_step, step,
-            *Stages.words(len(self.depth), self.ends, p.broad * p.lanes * item, parts), *words_of(others),
+            *Stages.words(len(self.depth), self.ends, p.broad * p.lanes * item, parts), *words,
         ]  # fmt: skip
-        assert len(args) == FIRST_WORD + 3 * len(others), len(args)
+        assert len(args) == FIRST_WORD + len(words), len(args)
         # 100 GFLOP/s in f32; but panels come from memory, or from the last cache, at some 45 GB/s.
         work = max(m * p.columns * len(self.depth) * item // 200, p.columns * len(self.depth) * item // 45)
         if ending is not None:

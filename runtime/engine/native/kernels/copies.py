@@ -15,8 +15,7 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import Convolution, step_of
-from populus.runtime.expr import coalesced
+from populus.runtime.engine.native.kernels.operands import Convolution, Nest, step_of
 
 RANK = 4
 SQUARE = 16  # elements per side of a transposed block
@@ -65,14 +64,19 @@ def _copied(given: int, item: int, rank: int, pattern: str, args: Arguments, uni
 
 def copy(library: Library, source: Array, target: Array) -> list[Launch] | None:
     """Builds launches that copy elements of one type, or bytes to 16 bits. Returns None if these kernels do not apply."""
+    return copied(library, Nest.of(source, target))
+
+
+def copied(library: Library, nest: Nest) -> list[Launch] | None:
+    """Builds such launches from an array to another."""
+    source, target = nest.arrays
     if target.size == 0:
         return []
-    source = np.broadcast_to(source, target.shape)
     given, item = source.itemsize, target.itemsize
     widened = {"uint8": "zext", "int8": "sext"}.get(source.dtype.name, "") if target.dtype == np.int16 else ""
     if (source.dtype != target.dtype and not widened) or item not in (1, 2, 4, 8) or share_elements(source, target):
         return None
-    shape, (steps, leaps) = coalesced(in_memory_order([source, target]))
+    shape, (steps, leaps) = nest.loops()
     side = next((d for d in range(len(shape) - 1) if steps[d] == given), -1)
     if len(shape) < RANK and leaps[-1] == item and steps[-1] != given and side >= 0 and shape[-1] % SQUARE == 0:
         # Source elements are adjacent along `side`, target elements along the last dimension. Blocks of SQUARE by SQUARE
@@ -119,13 +123,6 @@ def near(task: Task, piece: Piece, dimension: int, place: int) -> Piece:
     """Gives scratch memory of a piece's dimensions, one of which has another place in the order of memory: -1 is the last, dense."""
     shape = np.moveaxis(piece.array, dimension, place).shape
     return replace(piece, array=np.moveaxis(task.scratch(shape, piece.array.dtype), place, dimension))
-
-
-def in_memory_order(arrays: list[Array]) -> list[Array]:
-    """Permutes the dimensions of arrays of one shape to those that the last array, an output, has in memory."""
-    last = arrays[-1]
-    order = sorted(range(last.ndim), key=lambda d: -abs(last.strides[d]) if last.shape[d] > 1 else 0)
-    return arrays if order == sorted(order) else [a.transpose(order) for a in arrays]
 
 
 def _pad(item: int, straight: bool, name: str, machine: Machine) -> str:

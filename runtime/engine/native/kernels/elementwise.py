@@ -19,13 +19,12 @@ from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library, c_functions
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
-from populus.runtime.engine.native.kernels.copies import SQUARE, in_memory_order
-from populus.runtime.engine.native.kernels.copies import copy as copies
+from populus.runtime.engine.native.kernels.copies import SQUARE, copied
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.lifting import lifted
 from populus.runtime.engine.native.kernels.map_pattern import STRIDE, Pattern
 from populus.runtime.engine.native.kernels.native_support import ROUNDED, has_form, long_work
-from populus.runtime.expr import coalesced
+from populus.runtime.engine.native.kernels.operands import Nest
 from populus.runtime.tape import Tape, tape_of
 
 OVERLAPS = 1000  # candidates after which interleaved views count as overlapping
@@ -63,29 +62,34 @@ def map(library: Library, task: Task) -> list[Launch] | None:
     """Computes `y = expr(x1, x2, ...)` with inputs broadcast to y; an `inout` input is y."""
     expr = task.params["expr"]
     assert isinstance(expr, Expr), expr
-    inputs = [piece.array for name, piece in task.fields.items() if name != "y"]
-    out = task["y"] if "y" in task.fields else next(a for a in inputs if a.flags.writeable)
-    return formula(library, expr, inputs, out)
+    inputs = [piece for name, piece in task.fields.items() if name != "y"]
+    out = task.fields["y"] if "y" in task.fields else next(p for p in inputs if p.array.flags.writeable)
+    return mapped(library, expr, Nest.over(task, *inputs, out))
 
 
 def formula(library: Library, expr: Expr, inputs: list[Array], out: Array) -> list[Launch] | None:
     """Builds launches of `out = expr(inputs)`, with inputs broadcast. Returns None if the kernels do not apply."""
+    return mapped(library, expr, Nest.of(*inputs, out))
+
+
+def mapped(library: Library, expr: Expr, nest: Nest) -> list[Launch] | None:
+    """Builds such launches of the arrays of loops, the last of which is the output."""
+    *inputs, out = nest.arrays
     if out.size == 0:
         return []
     tape, numbers = lifted(tape_of(expr, tuple(a.dtype for a in inputs)))
     if tape.result < len(tape.operands):
-        return copies(library, inputs[tape.result], out)
+        return copied(library, nest.of_one(tape.result))
     if not has_code(tape, library.host):
         return None
-    inputs = [np.broadcast_to(a, out.shape) for a in inputs]
-    same = tuple(i for i, a in enumerate(inputs) if _is(a, out))
+    same = tuple(i for i in range(len(inputs)) if nest.is_written(i))
     bound: Any = OVERLAPS  # NumPy's stubs know no number
     if any(i not in same and np.may_share_memory(a, out, bound) for i, a in enumerate(inputs)):
         return None
-    shape, strides = coalesced(in_memory_order([*inputs, out]))
-    if any(s % a.itemsize for a, steps in zip((*inputs, out), strides) for s in steps):
+    shape, strides = nest.loops()
+    if any(s % a.itemsize for a, steps in zip(nest.arrays, strides) for s in steps):
         return None
-    elements = [[s // a.itemsize for s in steps] for a, steps in zip((*inputs, out), strides)]
+    elements = [[s // a.itemsize for s in steps] for a, steps in zip(nest.arrays, strides)]
     shape, elements = _squared(shape, elements)
     *kinds, last = (STRIDE.get(s[-1], "any") for s in elements)
     pattern = Pattern(tape, len(shape), (*kinds, *["number"] * len(numbers), last), same)
@@ -146,10 +150,3 @@ def _work(tape: Tape, elements: int) -> int:
     bytes = sum(d.itemsize for d in (*tape.operands, tape.dtype))
     plain = sum(s.name not in ROUNDED["float32"] for s in tape.steps)
     return int(elements * (bytes / 20 + plain / 20)) + long_work(tape, elements)
-
-
-def _is(a: Array, out: Array) -> bool:
-    """Tells whether an operand is the output, element for element."""
-    if a.dtype != out.dtype or a.__array_interface__["data"][0] != out.__array_interface__["data"][0]:
-        return False
-    return all(n == 1 or s == t for n, s, t in zip(out.shape, a.strides, out.strides))

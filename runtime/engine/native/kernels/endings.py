@@ -10,16 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import EllipsisType
 
 import numpy as np
 
-from populus.dialects.expr import Expr
-from populus.runtime.codelets.task import Array, seen_as
 from populus.runtime.endings import EXTREMES, MOST, PLAIN, ending_tape
-from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements
+from populus.runtime.engine.native.kernels.operands import OnMatrix
 from populus.runtime.tape import Tape
 
 SUFFIX = {"float": "f32", "double": "f64", "i32": "i32", "i64": "i64"}
@@ -30,36 +27,6 @@ TANH_END = 9.1  # from here on the result is 1
 TANH = 0.0013946746475994587, 0.008366755209863186, 0.04166627675294876, 0.16666541993618011, 0.5  # of p in `Formula.tanh`
 LINE = 64  # bytes of a line of a cache
 FETCH = ("i32 immarg", "0"), ("i32 immarg", "3"), ("i32 immarg", "1")  # to be read, into the first cache, data
-
-
-@dataclass(frozen=True)
-class Formula:
-    """A `map` on the sums: its expression, its inputs (None: the sums) and its output, of the sums' dimensions."""
-
-    expr: Expr
-    inputs: Sequence[Array | None]
-    out: Array
-
-    def seen(self, shape: tuple[int, ...]) -> Formula | None:
-        """Gives the formula on reshaped arrays; None if strides do not allow it."""
-        arrays = [None if x is None else seen_as(x, shape) for x in self.inputs]
-        out = seen_as(self.out, shape)
-        if out is None or any(a is None and x is not None for a, x in zip(arrays, self.inputs)):
-            return None
-        return Formula(self.expr, arrays, out)
-
-    @property
-    def others(self) -> list[Array]:
-        """Lists its inputs beside the sums."""
-        return [x for x in self.inputs if x is not None]
-
-    def at(self, *index: int | slice | EllipsisType | None) -> Formula:
-        """Gives the formula on a part of all arrays."""
-        return Formula(self.expr, [None if x is None else x[index] for x in self.inputs], self.out[index])
-
-    def transposed(self, *axes: int) -> Formula:
-        """Gives the formula on arrays with permuted dimensions."""
-        return Formula(self.expr, [None if x is None else x.transpose(axes) for x in self.inputs], self.out.transpose(axes))
 
 
 def masked_load(f: Function, type: str, lanes: int, place: str, inside: str) -> str:
@@ -229,30 +196,24 @@ def _extreme(f: Function, vector: str, predicate: str, pair: tuple[str, str], li
     return value if literal[0] else choice(f"uno {vector} {a}, {a}", a, value)
 
 
-def ending_of(formula: Formula, along: int) -> tuple[Ending, list[Array]] | None:
-    """Gives the code of a formula on arrays of two dimensions, rows and columns, and its operands beside the sums.
-
-    `along`: the dimension in which the elements of the output are adjacent. Returns None if there is no code for it.
-    """
-    dtype = formula.out.dtype
-    tape = ending_tape(formula.expr, [dtype if x is None else x.dtype for x in formula.inputs], dtype)
-    others = formula.others
+def ending_of(formula: OnMatrix, along: int) -> Ending | None:
+    """Gives the code of a formula. `along`: 1 if elements of the output are adjacent along columns, 0 along rows. None without code."""
+    out, others = formula.out, formula.others
+    dtype = out.array.dtype
+    tape = ending_tape(formula.expr, [dtype if x is None else x.array.dtype for x in formula.inputs], dtype)
     if tape is None or len(others) > MOST:
         return None
-    if any(np.may_share_memory(x, formula.out) and not is_same(x, formula.out) for x in others):
+    if any(np.may_share_memory(x.array, out.array) and not x.is_written(out) for x in others):
         return None
-    steps = [x.strides[along] if x.shape[along] > 1 else 0 for x in others]
-    if along == 0 and not any(steps):
-        along = 1  # per column: before the block is transposed
-        steps = [x.strides[1] if x.shape[1] > 1 else 0 for x in others]
-        turned = False
+    if along == 0 and not any(x.moves[0] for x in others):
+        along, turned = 1, False  # per column: before the block is transposed
     else:
         turned = along == 0
-    if any(s not in (0, formula.out.itemsize) for s in steps):
+    steps = [x.moves[along] for x in others]
+    if any(s not in (0, dtype.itemsize) for s in steps):
         return None
     sums = frozenset(i for i, x in enumerate(formula.inputs) if x is None)
-    fixed = tuple(not any(s for n, s in zip(x.shape, x.strides) if n > 1) for x in others)
-    return Ending(tape, sums, tuple(s != 0 for s in steps), fixed, turned), others
+    return Ending(tape, sums, tuple(s != 0 for s in steps), tuple(not any(x.moves) for x in others), turned)
 
 
 PLANE_WORDS = 4  # of an operand on planes: its address, the places of planes, the steps of channels and rows
@@ -303,14 +264,3 @@ def plane_reads(ending: Ending | None, words: Arguments, sides: tuple[int, int],
         x, places, channel, row = words[PLANE_WORDS * i : PLANE_WORDS * (i + 1)]
         reads.append(Elements.at(x, x.itemsize, places, (channels, channel), (sides[0], row), (sides[1], adjacent * x.itemsize)))
     return reads
-
-
-def words_of(others: Sequence[Array]) -> list[int | Array | Kernel]:
-    """Lists the words of an ending's operands [rows, columns]: for each its address and its steps."""
-    return [word for x in others for word in (x, *(s if n > 1 else 0 for n, s in zip(x.shape, x.strides)))]
-
-
-def is_same(x: Array, out: Array) -> bool:
-    """Tells whether an operand is the output, element for element."""
-    same = x.dtype == out.dtype and x.__array_interface__["data"][0] == out.__array_interface__["data"][0]
-    return same and all(n == 1 or s == t for n, s, t in zip(out.shape, x.strides, out.strides))

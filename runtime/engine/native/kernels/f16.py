@@ -16,9 +16,9 @@ from populus.dialects.support.element_types import element_of
 from populus.runtime.codelets.task import Array, Piece, Task
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels.elementwise import formula
-from populus.runtime.engine.native.kernels.endings import Formula
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import HALVES
+from populus.runtime.engine.native.kernels.operands import Formula
 
 Native: TypeAlias = Callable[..., "list[Launch] | None"]
 F32 = np.dtype(np.float32)

@@ -22,9 +22,8 @@ from populus.runtime.engine.native.kernels.byte_products import Launches, epilog
 from populus.runtime.engine.native.kernels.byte_tile_blocks import Steps, steps_of
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.elementwise import formula as mapped
-from populus.runtime.engine.native.kernels.endings import Formula
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import Convolution
+from populus.runtime.engine.native.kernels.operands import Convolution, Formula, Matrix, OnMatrix, stored, walk_over, walks_of
 from populus.runtime.engine.native.kernels.panels import Table, offsets
 
 FEWEST_GROUPS = 6  # pairs of k in a step, from which the registers are faster than vectors
@@ -99,23 +98,23 @@ def _multiply(
     steps: Steps,
     w: Array,
     b: Array,
-    c: Array,
-    formula: Formula | None,
+    c: Matrix | OnMatrix,
 ) -> Launch | None:
-    """Builds the launch of c [rows, n] = parts b, rounded to c's type or through the formula. b: [k, n], from the constant w."""
+    """Builds the launch of c = parts b, rounded to its type, or what a formula makes. b: [k, n], from the constant w."""
     n, key = b.shape[1], ("half tiles", w.shape, w.strides)
     panels = half_tiles.packed(b) if task.constants is None else task.constants.form(w.ctypes.data, key, lambda: half_tiles.packed(b))
-    if formula is not None:
-        rounded = {i + 1: cast(Arg(i + 1), f16) for i, x in enumerate(formula.inputs) if x is None}
-        formula = replace(formula, expr=substitute(formula.expr, rounded))
-    elif c.dtype == F16:
-        formula = Formula(cast(Arg(1), f16), [None], c)
-    elif n > 1 and c.strides[1] != 4:
+    out = c.out
+    if isinstance(c, OnMatrix):
+        rounded = {i + 1: cast(Arg(i + 1), f16) for i, x in enumerate(c.inputs) if x is None}
+        c = replace(c, expr=substitute(c.expr, rounded))
+    elif out.array.dtype == F16:
+        c = OnMatrix(cast(Arg(1), f16), [None], out)
+    elif n > 1 and out.steps[1] != 4:
         return None
-    last = None if formula is None else epilogue(formula, library.host, F32)
-    if formula is not None and last is None:
+    last = epilogue(c, library.host, F32) if isinstance(c, OnMatrix) else None
+    if isinstance(c, OnMatrix) and last is None:
         return None
-    args, units = half_tiles.arguments(steps, parts, rows, panels, c, n, c.strides[0])
+    args, units = half_tiles.arguments(steps, parts, rows, panels, out.array, n, out.steps[0])
     work = len(rows) * n * len(steps.offsets) * steps.groups // 150
     return Launch(library, half_tiles.kernel(last is not None), [*args, *(last.arguments() if last else ())], units, work)
 
@@ -125,17 +124,16 @@ def matmul(library: Library, task: Task, formula: Formula | None = None) -> Laun
     if not is_product(library, task):
         return None
     a, b, c = task.fields["a"].array, task.fields["b"].array, task.fields["c"].without_parts()
-    (groups, m, k), n = a.shape, c.shape[2]
-    whole = seen_as(c, (1, groups * m, n)) if b.shape[0] == 1 or b.strides[0] == 0 else c if groups == 1 else None
+    groups, m, k = a.shape
+    shared = groups == 1 or not walk_over(task, task.fields["b"]).bytes.get("g")
+    whole = stored(c, formula, walks_of(task, "c"), ("g", "m"), ("n",)) if shared else None
     left = seen_as(a, (groups * m, k))
     if k % 2 or k // 2 > half_tiles.MOST_PAIRS or whole is None or left is None:
-        return None
-    if formula is not None and (formula := formula.seen(whole.shape)) is None:
         return None
     if (cut := _in_blocks(library, task, left)) is None:
         return None
     parts, launches, rows, steps = cut
-    made = _multiply(library, task, parts, rows, steps, b, b[0], whole[0], formula and formula.at(0))
+    made = _multiply(library, task, parts, rows, steps, b, b[0], whole)
     return None if made is None else [*launches, made]
 
 
@@ -144,18 +142,14 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
     c = Convolution.of(task, formula) if is_product(library, task) and "g" not in task.box else None
     if c is None:
         return None
-    x, w, (area, _, oc), ic = c.x[:, 0], c.w[0], c.area, c.x.shape[2]
-    into, turned = c.matrix(c.y), c.formula_on_matrix()
-    if turned is not None and into is None:
-        into = c.y.reshape(-1)[:1].reshape(1, 1, 1)
-    if into is None or (formula is not None and turned is None):
+    x, w, area, oc, ic, into = c.x[:, 0], c.w[0], c.area, c.y.shape[2], c.x.shape[2], c.stored("b")
+    if into is None:
         return None
-    out, formula = into[:, 0], turned and turned.at(slice(None), 0)
     plain = seen_as(np.moveaxis(x, 1, -1), (area, ic)) if math.prod(c.kernel) == 1 and c.y.shape[3:] == x.shape[2:] else None
     if plain is not None and ic % 2 == 0 and not c.is_padded and ic // 2 <= half_tiles.MOST_PAIRS:
         if (made := _in_blocks(library, task, plain)) is None:
             return None
-        launch = _multiply(library, task, made[0], *made[2:], w, w.reshape(oc, ic).T, out, formula)
+        launch = _multiply(library, task, made[0], *made[2:], w, w.reshape(oc, ic).T, into)
         return None if launch is None else [*made[1], launch]
     channels = ic + ic % 2
     shape = (len(x), *c.padded, channels)
@@ -169,5 +163,5 @@ def conv(library: Library, task: Task, formula: Formula | None = None) -> Launch
     if channels != ic:
         weights = np.concatenate([weights, np.zeros((*c.kernel, 1, oc), w.dtype)], axis=-2)
     cut = _cut(library, task, np.moveaxis(x, 1, -1), shape, (slice(None), *c.inner, slice(ic)))
-    made = cut and _multiply(library, task, cut[0], rows, steps, w, weights.reshape(-1, oc), out, formula)
+    made = cut and _multiply(library, task, cut[0], rows, steps, w, weights.reshape(-1, oc), into)
     return [*cut[1], made] if cut and made else None

@@ -21,10 +21,9 @@ from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.kernels.byte_tile_blocks import Steps
-from populus.runtime.engine.native.kernels.copies import in_memory_order
 from populus.runtime.engine.native.kernels.formula_words import WORDS, call_formula
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.expr import coalesced
+from populus.runtime.engine.native.kernels.operands import Nest
 
 COLUMNS, LANES = 32, 16  # of a panel, of a vector
 PAIR = COLUMNS * 4  # bytes of two rows of k in a panel
@@ -97,7 +96,7 @@ def cut(library: Library, x: Array, high: Array, low: Array) -> list[Launch] | N
     if x.size == 0:
         return []
     assert high.strides == low.strides, (high.strides, low.strides)
-    shape, strides = coalesced(in_memory_order([x, high]))
+    shape, strides = Nest.of(x, high).loops()
     if len(shape) > RANK or [s[-1] for s in strides] != [2, 2]:
         return None
     lead = RANK - len(shape)

@@ -11,19 +11,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import EllipsisType
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
+from populus.dialects.expr import Expr
 from populus.dialects.poplar.partition import Access
 from populus.dialects.support.shapes import reach
-from populus.runtime.codelets.task import Array, Piece, Task, Window, seen_as
+from populus.runtime.codelets.task import Array, Piece, Task, Window
 from populus.runtime.engine.native.codegen.jit import Kernel
-from populus.runtime.engine.native.kernels.endings import Formula
+from populus.runtime.engine.native.codegen.touched import address_of
 from populus.runtime.engine.native.kernels.panels import Table, offsets
 
 Word: TypeAlias = "int | Array | Kernel"
+Index: TypeAlias = "int | slice | EllipsisType"
+Along: TypeAlias = "Callable[[Array], Walk]"
 WHOLE = "*"  # the axis of a dimension that is accessed whole
+NO_AXIS = Access()
 
 
 @dataclass(frozen=True)
@@ -68,14 +74,26 @@ def axes_of(accesses: Sequence[Access]) -> list[str]:
 
 
 def walk_over(task: Task, piece: Piece) -> Walk:
-    """Derives the words of one of a task's fields, or of a copy of it that has its dimensions."""
-    whole = [(WHOLE, n) for access, n in zip(piece.access, piece.array.shape) if access.whole]
-    return walk(piece.access, points_of(task) | dict(whole), piece.array.strides)
+    """Derives the words of one of a task's fields, or of a copy of it that has its dimensions, or all but leading ones of parts."""
+    accesses = piece.access[len(piece.access) - piece.array.ndim :]
+    whole = [(WHOLE, n) for access, n in zip(accesses, piece.array.shape) if access.whole]
+    return walk(accesses, points_of(task) | dict(whole), piece.array.strides)
 
 
-def walks_of(task: Task, name: str) -> Callable[[Array], Walk]:
+def walks_of(task: Task, name: str) -> Along:
     """Gives what walks over arrays that have the dimensions of one of a task's fields."""
     return lambda array: walk_over(task, replace(task.fields[name], array=array))
+
+
+def sides_from(array: Array) -> list[str]:
+    """Names an array's dimensions as axes, from the last: arrays that are broadcast to it have the same."""
+    return [f"d{d}" for d in range(-array.ndim, 0)]
+
+
+def shown(array: Array) -> Walk:
+    """Walks over an array by its dimensions."""
+    axes = sides_from(array)
+    return walk([Access(((axis, 1),)) for axis in axes], dict(zip(axes, array.shape)), array.strides)
 
 
 def run_of(axes: Sequence[str], item: int, *walks: Walk) -> tuple[Sequence[str], int]:
@@ -90,13 +108,164 @@ def run_of(axes: Sequence[str], item: int, *walks: Walk) -> tuple[Sequence[str],
 
 
 def step_of(found: Walk, *axes: str) -> int | None:
-    """Finds the bytes from one point of some axes to the next; None if they vary."""
-    table = found.table(*axes)
-    step = int(table[1]) if len(table) > 1 else 0
-    return None if (np.diff(table) != step).any() else step
+    """Finds the bytes from one point of some axes to the next, 0 for one point alone; None if they vary."""
+    step, run = 0, 1
+    for axis in reversed(axes):
+        n, here = found.points.get(axis, 1), found.bytes.get(axis, 0)
+        if n > 1 and run > 1 and here != step * run:
+            return None
+        step, run = here if n > run == 1 else step, run * n
+    return step
 
 
-def ending_words(formula: Formula | None, along: Callable[[Array], Walk], planes: Sequence[str], *steps: Sequence[str]) -> list[Word]:
+@dataclass(frozen=True)
+class Nest:
+    """Loops over axes, at each point of which some arrays have an element; the last array is written."""
+
+    axes: Sequence[str]
+    arrays: Sequence[Array]
+    walks: Sequence[Walk]
+
+    @staticmethod
+    def of(*arrays: Array) -> Nest:
+        """Makes the loops over the dimensions of the last array, to which the others are broadcast."""
+        *given, last = arrays
+        own = [*(np.broadcast_to(a, last.shape) for a in given), last]
+        return Nest(sides_from(last), own, [shown(a) for a in own])
+
+    @staticmethod
+    def over(task: Task, *pieces: Piece) -> Nest:
+        """Makes the loops over the axes of the last field."""
+        return Nest(axes_of(pieces[-1].access), [p.array for p in pieces], [walk_over(task, p) for p in pieces])
+
+    def of_one(self, i: int) -> Nest:
+        """Leaves out all that is read but one array."""
+        return Nest(self.axes, [self.arrays[i], self.arrays[-1]], [self.walks[i], self.walks[-1]])
+
+    def is_written(self, i: int) -> bool:
+        """Tells whether an array is the last one, element for element."""
+        x, y = self.walks[i], self.walks[-1]
+        alike = all(y.points[axis] == 1 or x.bytes.get(axis, 0) == y.bytes[axis] for axis in self.axes)
+        return alike and _begins_at(self.arrays[i], self.arrays[-1])
+
+    def loops(self) -> tuple[list[int], list[list[int]]]:
+        """Lists the loops in the order of the last array's memory, joined where all allow it: sizes, and each array's steps in bytes."""
+        last, shape, steps = self.walks[-1], list[int](), [list[int]() for _ in self.walks]
+        for axis in sorted((a for a in reversed(self.axes) if last.points[a] > 1), key=lambda a: abs(last.bytes[a])):  # inner ones first
+            here = [w.bytes.get(axis, 0) for w in self.walks]
+            if shape and all(step == s[0] * shape[0] for step, s in zip(here, steps)):
+                shape[0] *= last.points[axis]
+                continue
+            shape.insert(0, last.points[axis])
+            for step, s in zip(here, steps):
+                s.insert(0, step)
+        return (shape, steps) if shape else ([1], [[a.itemsize] for a in self.arrays])
+
+
+def _begins_at(x: Array, out: Array) -> bool:
+    return x.dtype == out.dtype and address_of(x) == address_of(out)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """An array's elements as rows and columns. `array`: begins with the first; `steps`: bytes from a row and a column to the next."""
+
+    array: Array
+    shape: tuple[int, int]
+    steps: tuple[int, int]
+
+    @staticmethod
+    def of(array: Array, along: Walk, rows: Sequence[str], columns: Sequence[str]) -> Matrix | None:
+        """Takes the points of some axes as rows, and those of others as columns; None if they have no one step."""
+        shape, steps = list[int](), list[int]()
+        for axes in (rows, columns):
+            shape.append(math.prod(along.points.get(axis, 1) for axis in axes))
+            step = step_of(along, *axes) if shape[-1] > 1 else along.bytes.get(axes[-1], 0) if axes else 0
+            if step is None:
+                return None
+            steps.append(step)
+        return Matrix(array, (shape[0], shape[1]), (steps[0], steps[1]))
+
+    @staticmethod
+    def plain(array: Array) -> Matrix:
+        """Takes a matrix as it is."""
+        return Matrix(array, (array.shape[0], array.shape[1]), (array.strides[0], array.strides[1]))
+
+    @property
+    def out(self) -> Matrix:
+        """The matrix itself, as of a formula."""
+        return self
+
+    @property
+    def moves(self) -> tuple[int, int]:
+        """Bytes from a row, and from a column, to the next; 0 where there is one."""
+        return self.steps[0] * (self.shape[0] > 1), self.steps[1] * (self.shape[1] > 1)
+
+    @property
+    def seen(self) -> Array:
+        """The matrix as an array."""
+        return as_strided(self.array, self.shape, self.steps)
+
+    def at(self, *index: Index) -> Matrix:
+        """Gives the matrix that begins elsewhere in its array."""
+        return replace(self, array=self.array[index])
+
+    def is_written(self, out: Matrix) -> bool:
+        """Tells whether the matrix is another, element for element."""
+        return _begins_at(self.array, out.array) and self.moves == out.moves
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A `map` on the sums: its expression, its inputs (None: the sums) and its output, of the sums' dimensions."""
+
+    expr: Expr
+    inputs: Sequence[Array | None]
+    out: Array
+
+    @property
+    def others(self) -> list[Array]:
+        """Lists its inputs beside the sums."""
+        return [x for x in self.inputs if x is not None]
+
+
+@dataclass(frozen=True)
+class OnMatrix:
+    """A formula on sums that are rows and columns."""
+
+    expr: Expr
+    inputs: Sequence[Matrix | None]
+    out: Matrix
+
+    @property
+    def others(self) -> list[Matrix]:
+        """Lists its inputs beside the sums."""
+        return [x for x in self.inputs if x is not None]
+
+    @property
+    def words(self) -> list[Word]:
+        """Lists the words of these inputs: for each its address and its steps."""
+        return [word for x in self.others for word in (x.array, *x.moves)]
+
+    def at(self, *index: Index) -> OnMatrix:
+        """Gives the formula on the matrices that begin elsewhere in their arrays."""
+        return OnMatrix(self.expr, [x and x.at(*index) for x in self.inputs], self.out.at(*index))
+
+
+def on_matrix(formula: Formula, along: Along, rows: Sequence[str], columns: Sequence[str]) -> OnMatrix | None:
+    """Takes the arrays of a formula as matrices; None if one has no one step."""
+    found = [x if x is None else Matrix.of(x, along(x), rows, columns) for x in (*formula.inputs, formula.out)]
+    if found[-1] is None or any(a is None and x is not None for a, x in zip(found, formula.inputs)):
+        return None
+    return OnMatrix(formula.expr, found[:-1], found[-1])
+
+
+def stored(y: Array, formula: Formula | None, along: Along, rows: Sequence[str], columns: Sequence[str]) -> Matrix | OnMatrix | None:
+    """Gives where sums go as rows and columns: y, or a formula. None if an array has no one step."""
+    return Matrix.of(y, along(y), rows, columns) if formula is None else on_matrix(formula, along, rows, columns)
+
+
+def ending_words(formula: Formula | None, along: Along, planes: Sequence[str], *steps: Sequence[str]) -> list[Word]:
     """Lists the words of an ending's operands: for each its address, the places of planes, and the bytes of each further step.
 
     `along`: walks over an operand. `planes`: the axes that number planes. `steps`: for each step the axes that it goes along.
@@ -156,9 +325,6 @@ def sides_of(task: Task, x: Piece, y: Piece) -> list[Side]:
     along_x, along_y, lead = walk_over(task, x), walk_over(task, y), len(x.access) - len(x.windows("o", "k"))
     found = zip(x.windows("o", "k"), x.pads[lead:], x.array.shape[lead:])
     return [Side.of(w, before, n, (f"o{d}", f"k{d}"), along_x, along_y) for d, (w, (before, _), n) in enumerate(found)]
-
-
-NO_AXIS = Access()
 
 
 @dataclass(frozen=True)
@@ -272,17 +438,11 @@ class Convolution:
         """Walks over w."""
         return walk(self.accesses[1], self.points, self.w.strides)
 
-    def matrix(self, array: Array) -> Array | None:
-        """Shows an array of y's dimensions as [positions of all images, g, oc]; None if its strides do not allow it."""
-        order = (0, *range(3, array.ndim), 1, 2)
-        return seen_as(array.transpose(order), self.area)
-
     @property
-    def area(self) -> tuple[int, int, int]:
-        """Positions of all images, groups, and output channels."""
-        return self.y.shape[0] * math.prod(self.y.shape[3:]), *self.y.shape[1:3]
+    def area(self) -> int:
+        """Positions of all images."""
+        return self.y.shape[0] * math.prod(self.y.shape[3:])
 
-    def formula_on_matrix(self) -> Formula | None:
-        """Shows the arrays of the formula so; None if strides do not allow it."""
-        f = self.formula
-        return f and f.transposed(0, *range(3, self.y.ndim), 1, 2).seen(self.area)
+    def stored(self, *planes: str, column: str = "oc") -> Matrix | OnMatrix | None:
+        """Gives where sums go, as rows of positions, of some `planes` too, and columns. None if an array has no one step."""
+        return stored(self.y, self.formula, self.along, (*planes, *self.outs), (column,))

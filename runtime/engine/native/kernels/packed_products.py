@@ -11,6 +11,8 @@ whose sums are in the order of k.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -21,9 +23,9 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import points_of, walk
+from populus.runtime.engine.native.kernels.operands import Matrix, walk_over, walks_of
 from populus.runtime.engine.native.kernels.panels import offsets
-from populus.runtime.engine.native.kernels.products import Right, product
+from populus.runtime.engine.native.kernels.products import Right, product, rows_along
 
 LANES = 16  # words at a time
 ROWS = 4  # of x at most, which share weights in registers
@@ -233,24 +235,35 @@ def _expand(bits: int, words: int, zero: str, name: str, machine: Machine) -> st
 
 def _expanded(args: Arguments, units: int) -> Touched:
     """States what a launch of `_expand` touches."""
-    codes, scale, zero, wide = args[:4]
-    return Touched([Elements.of(a) for a in (codes, scale, zero)], [Elements.of(wide)])
+    *operands, wide, _, code_row, scale_row, zero_row, to_row = args
+    return Touched(_read(operands, units, (code_row, scale_row, zero_row)), [Elements.at(wide, 4, (units, to_row), (wide.shape[1], 4))])
 
 
 def _spread_out(args: Arguments, units: int) -> Touched:
     """States what a launch of `_spread` touches."""
-    x, spread, k, row, column, _ = args
-    return Touched([Elements.at(x, x.itemsize, (units, row), (k, column))], [Elements.of(spread)])
+    x, spread, k, row, column, steps = args
+    return Touched(
+        [Elements.at(x, x.itemsize, (units, row), (k, column))], [Elements.at(spread, 4, (units * steps * spread[0, 0].size, 4))]
+    )
 
 
 def _multiplied(args: Arguments, units: int) -> Touched:
     """States what a launch of `_columns` touches."""
-    spread, codes, scale, zero, y, _, _, m, n, *_, y_row, y_column = args
-    return Touched([Elements.of(a) for a in (spread, codes, scale, zero)], [Elements.at(y, 4, (m, y_row), (n, y_column))])
+    spread, *operands, y, _, _, m, n, x_row, code_row, scale_row, zero_row, y_row, y_column = args
+    reads = [Elements.at(spread, 4, (m, x_row), (spread[0].size, 4)), *_read(operands, n, (code_row, scale_row, zero_row))]
+    return Touched(reads, [Elements.at(y, 4, (m, y_row), (n, y_column))])
 
 
-def _by_panels(library: Library, task: Task, bits: int, kind: str, arrays: list[Array]) -> list[Launch] | None:
-    """Lists the launches that expand some columns of weights to floats, and multiply all rows by them, until all columns are done."""
+def _read(operands: Sequence[Array], n: int, rows: Sequence[int]) -> list[Elements]:
+    """States what is read of the rows of codes, scales and zero points."""
+    return [Elements.at(a, a.itemsize, (n, row), (a[0].size if row else 1, a.itemsize)) for a, row in zip(operands, rows)]
+
+
+def _by_panels(library: Library, task: Task, bits: int, kind: str, arrays: list[Array], leaps: list[int]) -> list[Launch] | None:
+    """Lists the launches that expand some columns of weights to floats, and multiply all rows by them, until all columns are done.
+
+    `leaps`: bytes from a column to the next in each of the arrays.
+    """
     x, y, (codes, scale, zero) = task["x"], task["y"], arrays
     n, blocks, length = codes.shape
     k, size = x.shape[1], length * 8 // bits
@@ -258,16 +271,19 @@ def _by_panels(library: Library, task: Task, bits: int, kind: str, arrays: list[
     floats = task.scratch((min(step, n), blocks * size), np.float32)
     kernel = Kernel(f"packed expand {bits} {length} {kind}", partial(_expand, bits, length // 4, kind), _expanded)
     launches: list[Launch] = []
-    along = walk(task.fields["x"].access, points_of(task), x.strides)
+    rows, depth, x = rows_along(library, task, walk_over(task, task.fields["x"]), "m", x, n, launches)
+    c = Matrix.of(y, walk_over(task, task.fields["y"]), ("m",), ("n",))
+    assert c is not None, y.strides
     used = task.used
     for begin in range(0, n, step):
         own = slice(begin, min(begin + step, n))
         wide = floats[: own.stop - own.start]
-        args = [codes[own], scale[own], zero[own], wide, blocks, codes.strides[0], scale.strides[0], zero.strides[0], wide.strides[0]]
+        args = [codes[own], scale[own], zero[own], wide, blocks, *leaps, wide.strides[0]]
         launches.append(Launch(library, kernel, args, len(wide), wide.size // 2))
         task.used = used
         weights = Right(wide[:, :k].T, offsets((k,), wide.strides[1:]), offsets(wide.shape[:1], wide.strides[:1]), constant=False)
-        if not product(library, task, x, along.table("m"), along.table("k"), weights, y[:, own], launches, None, None):
+        into = replace(c, array=y[:, own], shape=(len(y), len(wide)))
+        if not product(library, task, x, rows, depth, weights, into, launches, None):
             return None
     return launches
 
@@ -290,21 +306,22 @@ def packed_matmul(library: Library, task: Task) -> list[Launch] | None:
         if not task.fields[name].constant:
             return None
         arrays[i] = np.ascontiguousarray(array)  # a constant of equal elements is one element of memory
-    codes, scale = arrays[:2]
-    zero = zero if shared else arrays[2]
+    arrays = arrays if not shared else [*arrays, zero]
+    codes, scale, zero = arrays
+    leaps = [walks_of(task, name)(a).bytes["n"] for name, a in zip(("codes", "scale", "zero"), arrays)]
     if m >= MANY:
-        return _by_panels(library, task, bits, kind, [codes, scale, zero])
+        return _by_panels(library, task, bits, kind, arrays, leaps)
+    along_x, along_y = walk_over(task, task.fields["x"]), walk_over(task, task.fields["y"])
     words, each = length // 4, 32 // bits
     whole, left = divmod(blocks * words, LANES)
     steps = whole + (left > 0)
     spread = task.scratch((m, steps, each, LANES), np.float32)
     rows = min(m, ROWS)
     order = Kernel(f"packed spread {bits}", partial(_spread, bits), _spread_out)
-    first = Launch(library, order, [x, spread, k, x.strides[0], x.strides[1] if k > 1 else 4, steps], m, spread.nbytes // 2)
+    first = Launch(library, order, [x, spread, k, along_x.bytes["m"], along_x.bytes["k"], steps], m, spread.nbytes // 2)
     key = f"packed product {bits} {words} {kind} {rows} {m % rows} {left > 0}"
     kernel = Kernel(key, partial(_columns, bits, words, kind, rows, m % rows, left > 0), _multiplied)
     args = [
-        spread, codes, scale, zero, y, whole, left, m, n, spread.strides[0], codes.strides[0], scale.strides[0], zero.strides[0],
-        y.strides[0] if m > 1 else 0, y.strides[1] if n > 1 else 0,
+        spread, *arrays, y, whole, left, m, n, spread.strides[0], *leaps, along_y.bytes["m"], along_y.bytes["n"],
     ]  # fmt: skip
     return [first, Launch(library, kernel, args, -(-n // COLUMNS), max(codes.nbytes // 5, m * n * k // 25))]

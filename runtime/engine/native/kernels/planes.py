@@ -23,13 +23,12 @@ from populus.runtime.engine.native.kernels.endings import (
     BYTES,
     SUFFIX,
     Ending,
-    Formula,
     OnPlanes,
     ending_of,
     plane_reads,
 )
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import Side, Word
+from populus.runtime.engine.native.kernels.operands import OnMatrix, Side, Word
 from populus.runtime.engine.native.kernels.panels import Table
 from populus.runtime.engine.native.kernels.rows import combine, window_start
 
@@ -316,13 +315,13 @@ def down(
     other: Array,
     places: tuple[Table, Table, Table],
     sides: tuple[Side, Side],
-    formula: Formula | None = None,
+    formula: OnMatrix | None = None,
     words: Sequence[Word] = (),
 ) -> list[Launch] | None:
     """Builds the launch for the planes of x and y, which are at `places`.
 
-    `other`: the weights, with those of plane p at `places`[2][p], or the divisors of an average. `formula`: on the results, of
-    y's dimensions; `words`: of its operands. Returns None if the kernels of this file do not apply, or if there is no code for the formula.
+    `other`: the weights, with those of plane p at `places`[2][p], or the divisors of an average. `formula`: on the results of
+    a plane; `words`: of its operands. Returns None if the kernels of this file do not apply, or if there is no code for the formula.
     """
     tall, wide = sides
     lanes = lanes_of(library.host, y.dtype)
@@ -330,10 +329,9 @@ def down(
         return None
     if any(n > 1 and step != y.itemsize for n, step in ((wide.n, wide.step), (wide.outputs, wide.leap))):
         return None
-    ended = None if formula is None else ending_of(formula.at(*[0] * (y.ndim - 2)), 1)
-    if formula is not None and ended is None:
+    ending = formula and ending_of(formula.at(*[0] * (y.ndim - 2)), 1)
+    if formula is not None and ending is None:
         return None
-    ending = ended[0] if ended else None
     form = Form(kind, TYPES[y.dtype.name], (tall.kernel, wide.kernel), (tall.stride, wide.stride))
     key = f"down {form}" + ("" if ending is None else f" {ending.key}")
     kernel = Kernel(key, partial(_down, form, ending), partial(_touches, form, ending))
@@ -348,7 +346,7 @@ def down(
     return [Launch(library, kernel, args, planes, work)]
 
 
-def _ends(x: Array, y: Array, sides: tuple[Side, Side], lanes: int, formula: Formula | None, ending: Ending | None) -> tuple[int, int]:
+def _ends(x: Array, y: Array, sides: tuple[Side, Side], lanes: int, formula: OnMatrix | None, ending: Ending | None) -> tuple[int, int]:
     """Finds how rows end without masks: the column at which the last vector of a row may begin, and the bytes of a plane
     before which vectors may go on into the next row, which is written later.
 
@@ -356,7 +354,7 @@ def _ends(x: Array, y: Array, sides: tuple[Side, Side], lanes: int, formula: For
     open where the formula reads what was written. Where they are not open, the results are past the row's end, and 0.
     """
     tall, columns = sides[0], sides[1].outputs
-    inputs = [] if formula is None else formula.others
+    inputs = [] if formula is None else [a.array for a in formula.others]
     if any(np.may_share_memory(a, y) for a in (x, *inputs)):
         return columns, 0
     if columns >= lanes:

@@ -22,7 +22,7 @@ from populus.runtime.engine.native.kernels import channel_pool
 from populus.runtime.engine.native.kernels.endings import SUFFIX
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import OUTSIDE, Convolution, Side, ending_words, sides_of, step_of, walk_over
+from populus.runtime.engine.native.kernels.operands import OUTSIDE, Convolution, Side, ending_words, on_matrix, sides_of, step_of, walk_over
 from populus.runtime.engine.native.kernels.panels import Table, offsets
 from populus.runtime.engine.native.kernels.planes import down
 from populus.runtime.engine.native.kernels.rows import combine, window_start
@@ -235,7 +235,8 @@ def depthwise(library: Library, c: Convolution) -> list[Launch] | None:
     walks = c.along_x(), c.along_y, c.along_w
     planes = walks[0].table("b", "g"), walks[1].table("b", "g"), walks[2].table("b", "g")
     words = ending_words(c.formula, c.along, ("b", "g"), (), c.outs[:-1])
-    made = down(library, "weighted", x, y, w, planes, (tall, wide), c.formula, words)
+    on_plane = c.formula and on_matrix(c.formula, c.along, c.outs[:-1], c.outs[-1:])
+    made = down(library, "weighted", x, y, w, planes, (tall, wide), on_plane, words)
     if made is not None:
         return made
     if c.is_padded or c.formula is not None:

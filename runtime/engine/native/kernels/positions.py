@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from populus.runtime.codelets.task import Array, Task, seen_as
+from populus.runtime.codelets.task import Array, Task
 from populus.runtime.endings import MOST
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
@@ -22,9 +22,9 @@ from populus.runtime.engine.native.codegen.llvm_builder import Function
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.blocks import block_kernel
 from populus.runtime.engine.native.kernels.contraction import GROUP, STAGE, Product, Stages, count_of, lanes_of, start_of
-from populus.runtime.engine.native.kernels.endings import LINE, Formula, ending_of
+from populus.runtime.engine.native.kernels.endings import LINE, ending_of
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import Convolution, Word, ending_words
+from populus.runtime.engine.native.kernels.operands import Convolution, OnMatrix, Word, ending_words, on_matrix, step_of
 from populus.runtime.engine.native.kernels.panels import Packed, Panels, Slices, Table, lines, offsets
 
 BLOCKS, DEEP = 6, 96  # blocks of output channels from which a panel of so many k is packed for them, and four times as many of any
@@ -39,8 +39,7 @@ def suits(library: Library, c: Convolution) -> bool:
     single = all(n == 1 for n in c.kernel) and all(s == 1 or n == 1 for s, n in zip(c.strides, y.shape[3:]))
     if library.host.vector_bytes < 32 or not single or area == 1:
         return False  # vectors of 16 bytes have no masked loads
-    flat = [seen_as(a[0, 0], (a.shape[2], area)) if a.shape[3:] == y.shape[3:] else None for a in (x, y)]
-    if any(a is None or a.strides[1] != item for a in flat):
+    if x.shape[3:] != y.shape[3:] or any(step_of(along, *c.outs) != item for along in (c.along_x(), c.along_y)):
         return False
     filled, channels = (-(-n // lanes) * lanes / n for n in (area, oc))
     return filled <= FILL or filled < channels
@@ -72,7 +71,7 @@ def convolution(library: Library, task: Task, c: Convolution, slices: Slices | N
         room = task.scratch(shape, w.dtype)
         launches += [product.pack(w[g], depth, columns, room[g]) for g in range(groups)]
     weights = offsets((y.shape[0], groups), (0, room.strides[0]))
-    flat = None if c.formula is None else c.formula.seen((y.shape[0] * groups, oc, area))
+    flat = None if c.formula is None else on_matrix(c.formula, c.along, ("oc",), c.outs)
     if c.formula is not None and flat is None:
         return None
     others = ending_words(c.formula, c.along, ("b", "g"), ("oc",), c.outs)
@@ -89,11 +88,11 @@ class _Positions(Product):
         return Panels.of(self.n, 1, self.library.host.block[0])
 
     def over(
-        self, packed: Array, area: int, xs: Table, ys: Table, ws: Table, formula: Formula | None, others: Sequence[Word]
+        self, packed: Array, area: int, xs: Table, ys: Table, ws: Table, formula: OnMatrix | None, others: Sequence[Word]
     ) -> Launch | None:
         """Builds the launch over planes of `area` positions, which are at xs and ys, with weights at ws.
 
-        `formula`: on the sums [planes, rows, area]; `others`: the words of its operands. Returns None if there is no code for it.
+        `formula`: on the sums of a plane; `others`: the words of its operands. Returns None if there is no code for it.
         """
         host, item, rows = self.library.host, self.c.itemsize, self.panels
         vectors = Panels.of(area, lanes_of(host, self.c.dtype), host.block[1])
@@ -106,10 +105,9 @@ class _Positions(Product):
         packs = late and often and _longest(stages) * vectors.broad * vectors.lanes * item <= STAGE
         form += " packed" if packs else ""
         inner, last = (f"{form} whole", f"{form} whole" if area == vectors.columns else f"{form} late") if late else (form, form)
-        ended = None if formula is None else ending_of(formula.at(0), 1)
-        if formula is not None and ended is None:
+        ending = None if formula is None else ending_of(formula.at(0, 0), 1)
+        if formula is not None and ending is None:
             return None
-        ending = ended[0] if ended else None
         heights = (rows.broad, rows.broad - (rows.wide < rows.parts))
         narrow = vectors.broad - (vectors.wide < vectors.parts)
         # Sizes that do not occur are not compiled.

@@ -7,18 +7,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from populus.runtime.codelets.task import Array, Task, seen_as
+from populus.runtime.codelets.task import Array, Task
 from populus.runtime.endings import TYPES
 from populus.runtime.engine.native.codegen.jit import Library
 from populus.runtime.engine.native.kernels import byte_products, half_products, positions
 from populus.runtime.engine.native.kernels.blocks import SUMMED
 from populus.runtime.engine.native.kernels.contraction import Product
 from populus.runtime.engine.native.kernels.copies import SQUARE, bordered, copy, pad
-from populus.runtime.engine.native.kernels.endings import Formula
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import Convolution, walk_over
-from populus.runtime.engine.native.kernels.panels import Slices, Table, offsets
+from populus.runtime.engine.native.kernels.operands import Convolution, Formula, Matrix, OnMatrix, Walk, stored, walk_over, walks_of
+from populus.runtime.engine.native.kernels.panels import Slices, Table
 from populus.runtime.engine.native.kernels.pool_kernels import depthwise
 
 Launches = list[Launch]
@@ -45,21 +44,22 @@ def _matmul(library: Library, task: Task, slices: Slices | None, formula: Formul
         return None
     if (left.constant and not right.constant) or (left.constant == right.constant and c.shape[2] < c.shape[1] and c.shape[2] == 1):
         # The transposed product puts a constant on the right, where it is packed once, and vectors on the longer side.
-        left, right, row, column, c, formula = right, left, "n", "m", c.transpose(0, 2, 1), formula and formula.transposed(0, 2, 1)
-    a, b = (piece.array if row == "m" else piece.array.transpose(0, 2, 1) for piece in (left, right))
-    along_a, along_b = (walk_over(task, piece) for piece in (left, right))
+        left, right, row, column = right, left, "n", "m"
+    a, b = left.array, right.array if column == "n" else right.array.transpose(0, 2, 1)
+    along_a, along_b, along_c = walk_over(task, left), walk_over(task, right), walks_of(task, "c")
     depth, depth_b, columns = along_a.table("k"), along_b.table("k"), along_b.table(column)
     launches: Launches = []
-    if not along_b.bytes.get("g") and len(c) > 1:
-        whole = seen_as(c, (1, c.shape[0] * c.shape[1], c.shape[2]))
-        flat = None if formula is None or whole is None else formula.seen(whole.shape)
-        if whole is not None and (formula is None or flat is not None):
-            shared = Right(b[0], depth_b, columns, right.constant)
-            made = product(library, task, a, along_a.table("g", row), depth, shared, whole[0], launches, slices, flat and flat.at(0))
-            return launches if made else None
+    whole = None if along_b.bytes.get("g") or len(c) == 1 else stored(c, formula, along_c, ("g", row), (column,))
+    if whole is not None:
+        shared = Right(b[0], depth_b, columns, right.constant)
+        return launches if product(library, task, a, along_a.table("g", row), depth, shared, whole, launches, slices) else None
+    each = stored(c, formula, along_c, (row,), (column,))
+    if each is None:
+        return None
     for g in range(len(c)):
-        left_g, own, used = a[min(g, len(a) - 1)], Right(b[min(g, len(b) - 1)], depth_b, columns, right.constant), task.used
-        if not product(library, task, left_g, along_a.table(row), depth, own, c[g], launches, slices, formula and formula.at(g)):
+        own, used = Right(b[min(g, len(b) - 1)], depth_b, columns, right.constant), task.used
+        rows, depth_a, left_g = rows_along(library, task, along_a, row, a[min(g, len(a) - 1)], len(columns), launches)
+        if not product(library, task, left_g, rows, depth_a, own, each.at(g), launches, slices):
             return None
         task.used = used
     return launches
@@ -83,50 +83,47 @@ def product(
     rows: Table,
     depth: Table,
     b: Right,
-    c: Array,
+    c: Matrix | OnMatrix,
     launches: Launches,
     slices: Slices | None,
-    formula: Formula | None,
 ) -> bool:
-    """Adds the launches of c = a b, or of a formula of it. c: [m, n]; element (m, k) of a is at rows[m] + depth[k].
+    """Adds the launches of c = a b, or of a formula of it. Element (m, k) of a is at rows[m] + depth[k].
 
     Returns False if the formula has no code.
     """
-    rows, depth, a = _along(library, task, rows, depth, a, len(b.columns), launches)
-    out, steps = _writable(task, c if formula is None else formula.out)
-    if formula is not None and out is not formula.out:
+    out = _writable(task, c.out)
+    if out.array is not c.out.array and isinstance(c, OnMatrix):
         return False
     order, ends = (slice(None), None) if slices is None else (slices.order, slices.ends)
-    sums = Product(library, a, rows, depth[order], out, *steps, len(b.columns), ends)
+    sums = Product(library, a, rows, depth[order], out.array, *out.steps, len(b.columns), ends)
     if b.packed is None and b.constant:
         panels = sums.packed(b.array, b.depth[order], b.columns, task.constants)
         task.packed.append(panels)
         b.packed = panels.room
     elif b.packed is None:
-        b.packed = task.scratch((len(depth) * sums.panels.columns,), c.dtype)
+        b.packed = task.scratch((len(depth) * sums.panels.columns,), out.array.dtype)
         launches.append(sums.pack(b.array, b.depth[order], b.columns, b.packed))
-    made = sums.launch(b.packed, formula)
+    made = sums.launch(b.packed, c if isinstance(c, OnMatrix) else None)
     if made is None:
         return False
     launches.append(made)
-    if out is not c and formula is None:
-        launches += _copied(library, out, c)
+    if out.array is not c.out.array:
+        launches += _copied(library, out.array, c.out.seen)
     return True
 
 
-def _along(library: Library, task: Task, rows: Table, depth: Table, a: Array, n: int, launches: Launches) -> tuple[Table, Table, Array]:
+def rows_along(library: Library, task: Task, along: Walk, row: str, a: Array, n: int, launches: Launches) -> tuple[Table, Table, Array]:
     """Gives the tables and the left side of a product with n columns, or those of a copy whose rows are contiguous.
 
     Each panel of columns reads all of it. Where k lies across its lines, as in gradients of weights, a row of blocks needs a line,
     and often a page, for each element of k. The first cache and the table of pages hold too few of them.
     """
-    item = a.itemsize
-    across = a.ndim == 2 and a.strides[0] == item and a.strides[1] != item
-    if not across or a.nbytes < FAR or n < OFTEN or a.shape[1] % SQUARE:
-        return rows, depth, a
-    along = task.scratch(a.shape, a.dtype)
-    launches += _copied(library, a, along)
-    return offsets(a.shape[:1], along.strides[:1]), offsets(a.shape[1:], along.strides[1:]), along
+    m, k, item = along.points[row], along.points["k"], a.itemsize
+    if along.bytes[row] == item != along.bytes["k"] and m * k * item >= FAR and n >= OFTEN and k % SQUARE == 0:
+        near = task.scratch((m, k), a.dtype)
+        launches += _copied(library, a if row == "m" else a.T, near)
+        a, along = near, Walk({row: m, "k": k}, {row: k * item, "k": item})
+    return along.table(row), along.table("k"), a
 
 
 def _copied(library: Library, source: Array, target: Array) -> Launches:
@@ -135,16 +132,14 @@ def _copied(library: Library, source: Array, target: Array) -> Launches:
     return made
 
 
-def _writable(task: Task, c: Array) -> tuple[Array, tuple[int, int]]:
-    """Returns c: [m, n], or scratch memory for it, and its strides in bytes, one of which is an element."""
-    (m, n), (row, column), item = c.shape, c.strides, c.itemsize
+def _writable(task: Task, c: Matrix) -> Matrix:
+    """Gives c, or scratch memory for it, one of whose steps is an element."""
+    (m, n), (row, column), item = c.shape, c.steps, c.array.itemsize
     if n == 1:  # of one channel, in vectors of rows
-        return c, (row, column if row == item and column else item)
+        return replace(c, steps=(row, column if row == item and column else item))
     if m == 1 and column != item:
-        return c, (item, column)
-    if item in (row, column):
-        return c, (row, column)
-    return task.scratch(c.shape, c.dtype), (n * item, item)
+        return replace(c, steps=(item, column))
+    return c if item in (row, column) else Matrix.plain(task.scratch(c.shape, c.array.dtype))
 
 
 def conv(library: Library, task: Task, slices: Slices | None = None, formula: Formula | None = None) -> Launches | None:
@@ -206,23 +201,20 @@ def _conv(library: Library, task: Task, slices: Slices | None, formula: Formula 
 def _windows(library: Library, task: Task, c: Convolution, launches: Launches, slices: Slices | None) -> Launches | None:
     """Adds the launches of a product whose rows are windows of x and whose columns are output channels. None if its formula has no code."""
     (images, groups, oc), sides = c.target.shape[:3], c.target.shape[3:]
-    area = math.prod(sides)
-    rows, depth = c.along_x().table(*c.outs), c.along_x().table("ic", *c.taps)
+    rows, depth, stored = c.along_x().table(*c.outs), c.along_x().table("ic", *c.taps), c.stored()
     depth_w, columns = c.along_w.table("ic", *c.taps), c.along_w.table("oc")
+    if stored is None and c.formula is not None:
+        return None
     start = task.used
     for g in range(groups):
         right, used = Right(c.w[g], depth_w, columns, c.constant), start
         for b in range(images):
             task.used = used
-            y = c.target[b, g]
-            sums, ending = seen_as(y, (oc, area)), None if c.formula is None else c.formula.at(b, g).seen((oc, area))
-            if c.formula is not None and (sums is None or ending is None):
-                return None
-            into = task.scratch((oc, area), y.dtype) if sums is None else sums
-            if not product(library, task, c.x[b, g], rows, depth, right, into.T, launches, slices, ending and ending.transposed(1, 0)):
+            into = stored.at(b, g) if stored is not None else Matrix.plain(task.scratch((oc, math.prod(sides)), c.y.dtype).T)
+            if not product(library, task, c.x[b, g], rows, depth, right, into, launches, slices):
                 return None
             if not c.constant and used == start:
                 used = task.used  # the panels stay
-            if sums is None:
-                launches += _copied(library, into.reshape(oc, *sides), y)
+            if stored is None:
+                launches += _copied(library, into.out.array.T.reshape(oc, *sides), c.y[b, g])
     return launches

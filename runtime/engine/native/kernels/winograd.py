@@ -23,9 +23,9 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.kernels.blocks import block_kernel
 from populus.runtime.engine.native.kernels.contraction import lanes_of, start_of
-from populus.runtime.engine.native.kernels.endings import Ending, Formula, OnPlanes, ending_of, masked_load
+from populus.runtime.engine.native.kernels.endings import Ending, OnPlanes, ending_of, masked_load
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import Walk, ending_words, walk_over, walks_of
+from populus.runtime.engine.native.kernels.operands import Formula, Walk, ending_words, on_matrix, walk_over, walks_of
 from populus.runtime.engine.native.kernels.panels import Panels, Slices, lines, offsets
 from populus.runtime.engine.native.kernels.places import place_functions, places_of
 from populus.runtime.engine.native.kernels.planes import Columns, Form
@@ -297,9 +297,9 @@ def back_kernel(m: int, ending: Ending | None, exact: bool = False) -> Kernel:
     return Kernel(key, partial(_back, m, ending, exact=exact), vectors=True)
 
 
-def one_kernel(part: str) -> Kernel:
+def one_kernel(part: str, ending: Ending | None) -> Kernel:
     """Names the kernel of one part of one block."""
-    return Kernel(f"winograd one {part}", partial(_one, part), partial(touches_of_part, part), vectors=True)
+    return Kernel(f"winograd one {part}", partial(_one, part), partial(touches_of_part, part, ending), vectors=True)
 
 
 def block_rows(points: int, down: int, across: int, ic: int, oc: int, lanes: int) -> int:
@@ -354,8 +354,9 @@ def winograd(library: Library, task: Task, slices: Slices | None = None, formula
     Returns None for other types, for columns that are not adjacent, for slices of k, and for a formula without code.
     """
     field_x, field_w, y = task.fields["x"], task.fields["w"], task["y"] if formula is None else formula.out
-    ended = None if formula is None else ending_of(formula.at(0, 0), 1)
-    if slices is not None or (formula is not None and ended is None):
+    on_plane = formula and on_matrix(formula, walks_of(task, "y"), ("o0",), ("o1",))
+    ending = on_plane and ending_of(on_plane.at(0, 0), 1)
+    if slices is not None or (formula is not None and ending is None):
         return None
     x, w, tile = field_x.array, field_w.array, int(task.number("tile"))
     if not x.dtype == w.dtype == y.dtype == np.float32 or 0 in (x.size, w.size, y.size):
@@ -382,7 +383,7 @@ def winograd(library: Library, task: Task, slices: Slices | None = None, formula
     else:
         u = task.scratch((s.points * s.oc * s.ic,), np.float32)
         launches.append(packing(w, u))
-    return [*launches, *_launches(library, task, s, (x, u, y), (along_x, along_y), ended[0] if ended else None, formula)]
+    return [*launches, *_launches(library, task, s, (x, u, y), (along_x, along_y), ending, formula)]
 
 
 def _launches(
@@ -422,8 +423,8 @@ def _launches(
         return Launch(library, kernel, args, units, work)
 
     if not few:
-        return [launch(Kernel("winograd", _all, touches, vectors=True), lanes, total * work, 0)]
+        return [launch(Kernel("winograd", _all, partial(touches, ending), vectors=True), lanes, total * work, 0)]
     moved = [s.points * s.tiles * n * ITEM // 8 for n in (s.ic, s.oc)]
     each = zip(("transform", "multiply", "back"), units, (moved[0], work, moved[1]))
-    named = [(one_kernel(part), n, ns) for part, n, ns in each]
+    named = [(one_kernel(part, ending), n, ns) for part, n, ns in each]
     return [launch(kernel, n, ns, number) for number in range(total) for kernel, n, ns in named]

@@ -11,9 +11,9 @@ import numpy as np
 
 from populus.runtime.codelets.task import Array, Task
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
-from populus.runtime.engine.native.kernels.endings import Formula, ending_of
+from populus.runtime.engine.native.kernels.endings import ending_of
 from populus.runtime.engine.native.kernels.launch import Launch
-from populus.runtime.engine.native.kernels.operands import ending_words, walk_over, walks_of
+from populus.runtime.engine.native.kernels.operands import Formula, ending_words, on_matrix, walk_over, walks_of
 from populus.runtime.engine.native.kernels.panels import Slices
 from populus.runtime.engine.native.kernels.winograd import back_kernel, one_kernel, transform_kernel
 from populus.runtime.engine.native.kernels.winograd_words import ITEM, WORDS
@@ -36,7 +36,7 @@ def winograd_input(library: Library, task: Task) -> list[Launch] | None:
         "high": x.shape[2], "wide": x.shape[3], "top": top, "left": left, "transform": transform_kernel(SIDE, exact=True),
         "v_plane": along_v.bytes["k1"], "tiles": along_v.bytes["ic"] // ITEM,
     }  # fmt: skip
-    return _launches(library, "transform", words, [v[0, 0, 0, b] for b in range(batch)], (ic, down, across), [])
+    return _launches(library, one_kernel("transform", None), words, [v[0, 0, 0, b] for b in range(batch)], (ic, down, across), [])
 
 
 def winograd_output(library: Library, task: Task, slices: Slices | None = None, formula: Formula | None = None) -> list[Launch] | None:
@@ -45,21 +45,24 @@ def winograd_output(library: Library, task: Task, slices: Slices | None = None, 
     Returns None for other types, for columns or tiles that are not adjacent, and for a formula without code.
     """
     products, y = task["m"], task["y"] if formula is None else formula.out
-    ended = None if formula is None else ending_of(formula.at(0, 0), 1)
-    if (formula is not None and ended is None) or slices is not None:
+    along, along_m = walks_of(task, "y"), walk_over(task, task.fields["m"])
+    on_plane = formula and on_matrix(formula, along, ("r0",), ("r1",))
+    ending = on_plane and ending_of(on_plane.at(0, 0), 1)
+    if slices is not None or (formula is not None and ending is None):
         return None
     if not _is_dense(products) or y.dtype != np.float32 or (y.shape[-1] > 1 and y.strides[-1] != ITEM) or y.size == 0:
         return None
     oc, batch, down, across = products.shape[2:]
-    along, along_m = walks_of(task, "y"), walk_over(task, task.fields["m"])
     along_y = along(y)
     words = {
         "y": y, "ys": along_y.table("b"), "y_channel": along_y.bytes["oc"], "y_row": along_y.bytes["r0"],
         "out_high": y.shape[2], "out_wide": y.shape[3], "m_plane": along_m.bytes["k1"], "tiles": along_m.bytes["oc"] // ITEM,
-        "back": back_kernel(SIDE, ended[0] if ended else None, exact=True),
+        "back": back_kernel(SIDE, ending, exact=True),
     }  # fmt: skip
     images = [products[0, 0, 0, b] for b in range(batch)]
-    return _launches(library, "back", words, images, (oc, down, across), ending_words(formula, along, ("b",), ("oc",), ("r0",)))
+    return _launches(
+        library, one_kernel("back", ending), words, images, (oc, down, across), ending_words(formula, along, ("b",), ("oc",), ("r0",))
+    )
 
 
 def _is_dense(tiles: Array) -> bool:
@@ -69,7 +72,7 @@ def _is_dense(tiles: Array) -> bool:
 
 def _launches(
     library: Library,
-    part: str,
+    kernel: Kernel,
     words: Mapping[str, int | Array | Kernel],
     images: list[Array],
     sizes: tuple[int, int, int],
@@ -83,5 +86,5 @@ def _launches(
         here: dict[str, int | Array | Kernel] = {**shared, **words, "scratch": first, "number": number}
         args: list[int | Array | Kernel] = [here.get(word, 0) for word in WORDS]
         work = channels * down * across * (SIDE + 2) ** 2 // RATE
-        launches.append(Launch(library, one_kernel(part), [*args, *others], channels, work))
+        launches.append(Launch(library, kernel, [*args, *others], channels, work))
     return launches

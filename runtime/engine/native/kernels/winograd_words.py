@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Table, Touched, address_of, met
-from populus.runtime.engine.native.kernels.endings import PLANE_WORDS
+from populus.runtime.engine.native.kernels.endings import Ending, plane_reads
 
 Words: TypeAlias = "dict[str, Any]"
 ITEM = 4  # bytes of a float
@@ -21,14 +21,14 @@ WORDS = (
 )  # fmt: skip
 
 
-def touches(args: Arguments, units: int) -> Touched:
+def touches(ending: Ending | None, args: Arguments, units: int) -> Touched:
     """States what a launch of `_all` touches, but its places in scratch memory."""
     w: Words = dict(zip(WORDS, args))
     read, written = _of_x(w, w["xs"], 0, w["down"]), _of_y(w, w["ys"], 0, w["down"])
-    return Touched([read, _of_u(w), *_of_ending(w, args)], [written])
+    return Touched([read, _of_u(w), *_of_ending(w, args, ending)], [written])
 
 
-def touches_of_part(part: str, args: Arguments, units: int) -> Touched:
+def touches_of_part(part: str, ending: Ending | None, args: Arguments, units: int) -> Touched:
     """States what a launch of a part of one block touches."""
     w: Words = dict(zip(WORDS, args))
     image, first = divmod(w["number"], w["blocks"])
@@ -47,7 +47,7 @@ def touches_of_part(part: str, args: Arguments, units: int) -> Touched:
         return Touched([_of_x({**w, "ic": units}, w["xs"][own], row0, count)], [v_tiles])
     if part == "multiply":
         return Touched([v_tiles, _of_u(w)], [m_tiles])
-    return Touched([m_tiles, *_of_ending(w, args)], [_of_y({**w, "oc": units}, w["ys"][own], row0, count)])
+    return Touched([m_tiles, *_of_ending(w, args, ending)], [_of_y({**w, "oc": units}, w["ys"][own], row0, count)])
 
 
 def _of_x(w: Words, images: Table, row0: int, count: int) -> Elements:
@@ -69,10 +69,5 @@ def _of_u(w: Words) -> Elements:
     return Elements.at(w["u"], ITEM, (w["points"], w["u_plane"]), (w["oc"] * w["ic"], ITEM))
 
 
-def _of_ending(w: Words, args: Arguments) -> list[Elements]:
-    words = args[len(WORDS) :]
-    reads: list[Elements] = []
-    for x, places, channel, row in zip(*(words[i::PLANE_WORDS] for i in range(PLANE_WORDS))):
-        column = x.strides[-1] if x.shape[-1] > 1 else 0
-        reads.append(Elements.at(x, ITEM, places, (len(x[0]), channel), (w["out_high"], row), (w["out_wide"], column)))
-    return reads
+def _of_ending(w: Words, args: Arguments, ending: Ending | None) -> list[Elements]:
+    return plane_reads(ending, args[len(WORDS) :], (w["out_high"], w["out_wide"]), w["oc"])

@@ -27,9 +27,9 @@ from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import library
 from populus.runtime.engine.native.kernels import native_form
 from populus.runtime.engine.native.kernels.copies import copy
-from populus.runtime.engine.native.kernels.endings import Formula
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import HALVES
+from populus.runtime.engine.native.kernels.operands import Formula
 from populus.runtime.engine.native.run.assembly import assembled
 from populus.runtime.engine.native.run.constants import Constants
 from populus.runtime.engine.native.run.image import Blocks, Region
