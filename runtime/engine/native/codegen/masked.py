@@ -1,18 +1,22 @@
-"""Masked loads and stores as functions, for machines without such instructions: LLVM writes a branch for each lane, wherever one stands."""
+"""Kernels for machines without masked loads and stores, for which LLVM writes a branch for each lane, wherever one stands.
+
+Nor do they have prefetches, of which LLVM would leave the addresses.
+"""
 
 from __future__ import annotations
 
 import re
 
 _DECLARED = re.compile(r"^declare (?P<type>.+?) @llvm\.(?P<name>masked\.(?:load|store)\.\w+)\.p0\((?P<types>[^()]*)\)$", re.MULTILINE)
+_PREFETCH = re.compile(r"^.*@llvm\.prefetch\.p0\(.*\n", re.MULTILINE)
 
 
 def apart(text: str) -> str:
-    """Gives a kernel's text with a function for each kind of masked load and store, instead of its lanes at each place.
+    """Gives a kernel's text with a function for each kind of masked load and store, instead of its lanes at each place; without prefetches.
 
     The functions of one kind have equal code in all kernels, so a linker keeps one of them.
     """
-    made: list[str] = []
+    text, made = _PREFETCH.sub("", text), list[str]()
     for found in _DECLARED.finditer(text):
         result, name, types = found["type"], found["name"], found["types"].split(", ")
         align = [n for n, type in enumerate(types) if type == "i32 immarg"]

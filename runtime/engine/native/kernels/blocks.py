@@ -9,7 +9,7 @@ and sum are rounded once. A block may stop within k, and leave its sums in memor
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from populus.runtime.endings import TYPES
@@ -62,16 +62,7 @@ def _block(rows: int, vectors: int, type: str, form: str, ending: Ending | None,
     zeros = ["zeroinitializer"] * (rows * vectors)
     continued, stopped = (f.let(f"icmp ne i64 {f.let(f'and i64 %stage, {bit}')}, 0") for bit in (CONTINUES, STOPS))
     if ending is not None and any(ending.adjacent):
-        turned = form.endswith("columns") and ending.turned
-        counts, along = ((1, vectors * lanes), 0) if turned else ((rows, 1), 1)
-        fetched = [(o, False) for o in ending.operands(f) if o.adjacent]
-        fetched += [] if form.endswith("columns") else [(Operand("%c", ("%step", "0"), True), True)]
-
-        def fetch() -> None:
-            for operand, write in fetched:
-                operand.fetch(f, counts, along, (rows if turned else vectors * lanes) * item, write)
-
-        f.when(stopped, lambda: None, fetch)
+        _fetch(f, rows, vectors * lanes, item, form, ending, stopped)
 
     def held() -> list[str]:
         return [f.load(vector, place, item) for place in places]
@@ -99,15 +90,36 @@ def _block(rows: int, vectors: int, type: str, form: str, ending: Ending | None,
         low, high = (f.load("i64", f.at("%ends", i, "i64")) for i in range(2))
         sums = f.loop(low, high, step, [(vector, value) for value in begin])
 
+    looped = form.endswith("columns") and machine.few_registers
+    if looped and begin is not None:
+        hold(sums)
+
     def store() -> None:
+        if looped:
+            _store_held(f, rows, vectors * lanes, type, ending)
+            return
         final = held() if begin is None else sums
         if form.endswith("columns"):
             _store_columns(f, rows, vectors, lanes, type, final, cut, ending)
         else:
             _store_rows(f, rows, vectors, lanes, type, final, cut, ending, machine.masks_freely or form.endswith("late"))
 
-    f.when(stopped, lambda: None if begin is None else hold(sums), store)
+    f.when(stopped, lambda: None if begin is None or looped else hold(sums), store)
     return f.done("void")
+
+
+def _fetch(f: Function, rows: int, width: int, item: int, form: str, ending: Ending, stopped: str) -> None:
+    """Fetches what the ending reads and writes for a block that has not `stopped`."""
+    turned = form.endswith("columns") and ending.turned
+    counts, along = ((1, width), 0) if turned else ((rows, 1), 1)
+    fetched = [(o, False) for o in ending.operands(f) if o.adjacent]
+    fetched += [] if form.endswith("columns") else [(Operand("%c", ("%step", "0"), True), True)]
+
+    def fetch() -> None:
+        for operand, write in fetched:
+            operand.fetch(f, counts, along, (rows if turned else width) * item, write)
+
+    f.when(stopped, lambda: None, fetch)
 
 
 @dataclass(frozen=True)
@@ -235,6 +247,26 @@ def _store_columns(f: Function, rows: int, vectors: int, lanes: int, type: str, 
             return ending.applied(f, type, rows, value, [o.vector(f, type, rows, (0, first + n), 0, "") for o in later])
 
         _store_turned(f, turned, v * lanes, rows, height, lanes, type, ended)
+
+
+def _store_held(f: Function, rows: int, width: int, type: str, ending: Ending | None) -> None:
+    """Stores the block transposed, in a loop over its columns, from the rows of `width` elements in `%buffer`.
+
+    Its code is that of one column. A block in registers would have each column's, and their shuffles: most of its bytes.
+    """
+    others = [] if ending is None else ending.operands(f)
+
+    def store(n: str) -> None:
+        column, value = f"<{rows} x {type}>", "poison"
+        for r in range(rows):
+            element = f.load(type, f.at(f.at("%buffer", n, type), r * width, type))
+            value = f.let(f"insertelement {column} {value}, {type} {element}, i64 {r}")
+        if ending is not None:
+            taken = [replace(o, adjacent=o.adjacent and ending.turned).vector(f, type, rows, (0, n), 0, "") for o in others]
+            value = ending.applied(f, type, rows, value, taken)
+        f.store(column, value, f.beyond("%c", f.mul("%step", n)), BYTES[type])
+
+    f.loop(0, "%valid", store)
 
 
 def _interleave(lanes: int, first: int) -> str:

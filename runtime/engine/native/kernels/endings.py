@@ -47,7 +47,7 @@ class Operand:
     steps: tuple[str, str]
     adjacent: bool
 
-    def vector(self, f: Function, type: str, lanes: int, place: tuple[int, int], along: int, inside: str) -> str:
+    def vector(self, f: Function, type: str, lanes: int, place: tuple[int | str, int | str], along: int, inside: str) -> str:
         """Loads the elements for the vector at a row and column of the block, along rows (0) or columns (1).
 
         `inside`: the mask of lanes in memory; empty for all.
