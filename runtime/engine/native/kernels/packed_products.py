@@ -30,7 +30,7 @@ from populus.runtime.engine.native.kernels.products import Right, product, rows_
 LANES = 16  # words at a time
 ROWS = 4  # of x at most, which share weights in registers
 COLUMNS = 8  # of a unit
-MANY = 32  # rows from which weights become floats in memory first, some columns at a time
+MANY = 20  # rows from which weights become floats in memory first, some columns at a time
 PANEL_BYTES = 1 << 21  # of these floats, which stay in the last cache
 INTS, FLOATS = f"<{LANES} x i32>", f"<{LANES} x float>"
 MAGIC = 0x4B000000  # the bits of 2^23, whose last bit is 1
@@ -199,44 +199,61 @@ def _columns(bits: int, words: int, zero: str, rows: int, rest: int, tail: bool,
 
 
 def _expand(bits: int, words: int, zero: str, name: str, machine: Machine) -> str:
-    """Emits the expansion of columns of weights to rows of floats: `(code - zero) scale`, rounded twice."""
-    f = Function(name)
-    codes, scales, zeros, to, blocks, code_row, scale_row, zero_row, to_row = f.args("ppppiiiii")
-    each = 32 // bits
-    ints, floats = f"<{each} x i32>", f"<{each} x float>"
-    amounts = f"<{', '.join(f'i32 {bits * i}' for i in range(each))}>"
+    """Emits the expansion of 16 columns of weights a unit to floats [k, column]: `(code - zero) scale`, rounded twice.
 
-    def column(n: str) -> None:
-        source, target = f.beyond(codes, f.mul(n, code_row)), f.beyond(to, f.mul(n, to_row))
-        own, less = f.beyond(scales, f.mul(n, scale_row)), f.beyond(zeros, f.mul(n, zero_row))
+    Columns after the last have its weights again.
+    """
+    f = Function(name)
+    codes, scales, zeros, to, blocks, n, code_row, scale_row, zero_row, to_row = f.args("ppppiiiiii")
+    each = 32 // bits
+
+    def group(u: str) -> None:
+        last = f.sub(n, 1)
+        columns = [f.call("i64", "llvm.smin.i64", ("i64", f.add(f.mul(u, LANES), i)), ("i64", last)) for i in range(LANES)]
+        target = f.at(to, f.mul(u, LANES), "float")
+
+        def rows_of(array: str, step: str) -> list[str]:
+            return [f.beyond(array, f.mul(column, step)) for column in columns]
+
+        def gathered(rows: list[str], at: str, type: str, align: int) -> str:
+            vector = "poison"
+            for i, row in enumerate(rows):
+                vector = f.let(f"insertelement <{LANES} x {type}> {vector}, {type} {f.load(type, f.at(row, at, type), align)}, i64 {i}")
+            return vector
+
+        sources, factors = rows_of(codes, code_row), rows_of(scales, scale_row)
+        less = [] if zero.isdigit() else rows_of(zeros, zero_row)
 
         def block(b: str) -> None:
-            factor = f.splat("float", each, f.load("float", f.at(own, b, "float")))
+            factor = gathered(factors, b, "float", 4)
             if zero.isdigit():
                 away = f"splat (float {number(float(zero))})"
+            elif zero == "ui8":
+                away = f.let(f"uitofp <{LANES} x i8> {gathered(less, b, 'i8', 1)} to {FLOATS}")
             else:
-                value = f.load("i8", f.at(less, b, "i8")) if zero == "ui8" else f.load("float", f.at(less, b, "float"))
-                away = f.splat("float", each, f.let(f"uitofp i8 {value} to float") if zero == "ui8" else value)
+                away = gathered(less, b, "float", 4)
 
             def word(i: str) -> None:
                 at = f.add(f.mul(b, words), i)
-                some = f.splat("i32", each, f.load("i32", f.at(source, at, "i32"), 1))
-                code = f.let(f"and {ints} {f.let(f'lshr {ints} {some}, {amounts}')}, splat (i32 {2**bits - 1})")
-                value = f.let(f"fsub {floats} {f.let(f'uitofp {ints} {code} to {floats}')}, {away}")
-                f.store(floats, f.let(f"fmul {floats} {value}, {factor}"), f.at(target, f.mul(at, each), "float"), 4)
+                some = gathered(sources, at, "i32", 1)
+                row = f.beyond(target, f.mul(f.mul(at, each), to_row))
+                for j in range(each):
+                    code = f.let(f"and {INTS} {f.let(f'lshr {INTS} {some}, splat (i32 {bits * j})')}, splat (i32 {2**bits - 1})")
+                    value = f.let(f"fsub {FLOATS} {f.let(f'uitofp {INTS} {code} to {FLOATS}')}, {away}")
+                    f.store(FLOATS, f.let(f"fmul {FLOATS} {value}, {factor}"), f.beyond(row, f.mul(to_row, j)), 4)
 
             f.loop(0, words, word)
 
         f.loop(0, blocks, block)
 
-    f.loop("%first", "%end", column)
+    f.loop("%first", "%end", group)
     return f.done()
 
 
 def _expanded(args: Arguments, units: int) -> Touched:
     """States what a launch of `_expand` touches."""
-    *operands, wide, _, code_row, scale_row, zero_row, to_row = args
-    return Touched(_read(operands, units, (code_row, scale_row, zero_row)), [Elements.at(wide, 4, (units, to_row), (wide.shape[1], 4))])
+    *operands, wide, _, n, code_row, scale_row, zero_row, to_row = args
+    return Touched(_read(operands, n, (code_row, scale_row, zero_row)), [Elements.at(wide, 4, (len(wide), to_row), (units * LANES, 4))])
 
 
 def _spread_out(args: Arguments, units: int) -> Touched:
@@ -268,7 +285,7 @@ def _by_panels(library: Library, task: Task, bits: int, kind: str, arrays: list[
     n, blocks, length = codes.shape
     k, size = x.shape[1], length * 8 // bits
     step = max(64, PANEL_BYTES // (4 * blocks * size) // 64 * 64)
-    floats = task.scratch((min(step, n), blocks * size), np.float32)
+    floats = task.scratch((blocks * size, -(-min(step, n) // LANES) * LANES), np.float32)
     kernel = Kernel(f"packed expand {bits} {length} {kind}", partial(_expand, bits, length // 4, kind), _expanded)
     launches: list[Launch] = []
     rows, depth, x = rows_along(library, task, walk_over(task, task.fields["x"]), "m", x, n, launches)
@@ -277,12 +294,13 @@ def _by_panels(library: Library, task: Task, bits: int, kind: str, arrays: list[
     used = task.used
     for begin in range(0, n, step):
         own = slice(begin, min(begin + step, n))
-        wide = floats[: own.stop - own.start]
-        args = [codes[own], scale[own], zero[own], wide, blocks, *leaps, wide.strides[0]]
-        launches.append(Launch(library, kernel, args, len(wide), wide.size // 2))
+        count = own.stop - own.start
+        args = [codes[own], scale[own], zero[own], floats, blocks, count, *leaps, floats.strides[0]]
+        launches.append(Launch(library, kernel, args, -(-count // LANES), floats.shape[0] * count // 2))
         task.used = used
-        weights = Right(wide[:, :k].T, offsets((k,), wide.strides[1:]), offsets(wide.shape[:1], wide.strides[:1]), constant=False)
-        into = replace(c, array=y[:, own], shape=(len(y), len(wide)))
+        wide = floats[:k, :count]
+        weights = Right(wide, offsets((k,), wide.strides[:1]), offsets((count,), wide.strides[1:]), constant=False)
+        into = replace(c, array=y[:, own], shape=(len(y), count))
         if not product(library, task, x, rows, depth, weights, into, launches, None):
             return None
     return launches
