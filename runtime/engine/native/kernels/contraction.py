@@ -32,6 +32,7 @@ from populus.runtime.engine.native.kernels.panels import Packed, Panels, Table, 
 PIECE = 32 << 20  # bytes of a constant per packing launch
 STAGE = 32 << 10  # bytes of a panel that blocks read again and again, so that the first cache holds them
 ALONE = 8  # vectors of a panel for one row: a sum is added to every few cycles, so that fewer sums would wait for themselves
+LINE = 64  # bytes of a line of the cache
 GROUP = 32  # blocks whose sums wait in memory while others continue
 
 
@@ -211,15 +212,18 @@ def _packer(type: str, single: bool, name: str, machine: Machine) -> str:
         column = f.mul(start, lanes)
         valid = f.call("i64", "llvm.smin.i64", ("i64", width), ("i64", f.sub(n, column)))
         from_ = f.at(columns, column, "i64")
-        contiguous = f.let(f"icmp ne i64 {side}, 0")
 
-        def row(i: str) -> None:
-            source = f.beyond(b, f.load("i64", f.at(depth, i, "i64")))
-            target = f.at(into, f.mul(i, width), type)
+        def target_of(i: str) -> str:
+            return f.at(into, f.mul(i, width), type)
 
-            def straight() -> None:
-                base = f.beyond(source, f.load("i64", from_))
-                full = f.let(f"sdiv i64 {valid}, {lanes}")
+        def source_of(i: str) -> str:
+            return f.beyond(b, f.load("i64", f.at(depth, i, "i64")))
+
+        def straight() -> None:
+            full = f.let(f"sdiv i64 {valid}, {lanes}")
+
+            def row(i: str) -> None:
+                base, target = f.beyond(source_of(i), f.load("i64", from_)), target_of(i)
 
                 def vector(v: str) -> None:
                     at = f.mul(v, lanes)
@@ -228,20 +232,34 @@ def _packer(type: str, single: bool, name: str, machine: Machine) -> str:
                 f.loop(0, full, vector)
                 f.each(f.mul(full, lanes), valid, lambda q: f.store(type, f.load(type, f.at(base, q, type)), f.at(target, q, type)))
 
-            def scattered() -> None:
+            f.loop(low, high, row)
+
+        def scattered() -> None:
+            def rows(begin: str) -> None:  # of a line of each column, which are often neighbours: columns may lie a power of two apart
+                end = f.call("i64", "llvm.smin.i64", ("i64", f.add(begin, LINE // item)), ("i64", high))
+
                 def one(q: str) -> None:
-                    value = f.load(type, f.beyond(source, f.load("i64", f.at(from_, q, "i64"))))
-                    f.store(type, value, f.at(target, q, type))
+                    across = f.load("i64", f.at(from_, q, "i64"))
+
+                    def row(i: str) -> None:
+                        f.store(type, f.load(type, f.beyond(source_of(i), across)), f.at(target_of(i), q, type))
+
+                    f.loop(begin, end, row)
 
                 f.loop(0, valid, one)
 
-            if single:
-                scattered()
-            else:
-                f.when(contiguous, straight, scattered)
+            f.loop(low, high, rows, step=LINE // item)
+
+        if single:
+            scattered()
+        else:
+            f.when(f.let(f"icmp ne i64 {side}, 0"), straight, scattered)
+
+        def padding(i: str) -> None:
+            target = target_of(i)
             f.each(valid, width, lambda q: f.store(type, "0" if type.startswith("i") else "0.0", f.at(target, q, type)))
 
-        f.loop(low, high, row)
+        f.loop(low, high, padding)
 
     f.loop("%first", "%end", panel)
     return f.done()
