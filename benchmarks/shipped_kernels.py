@@ -34,11 +34,11 @@ def kernels(program: populus.Program, level: str) -> dict[str, jit.Kernel]:
     return asked | {kernel.name: kernel for kernel in (*frozen.kernels, *OWN.values())}
 
 
-def compiled(kernel: jit.Kernel, level: str) -> tuple[str, bytes]:
-    """Compiles a kernel for a level. Returns the hash of its text, and its object."""
-    plan = described(level)
-    text = kernel.build(kernel.name, plan)
-    return jit.text_name(kernel, text), jit.object_code(text, plan, kernel.vectors)
+def compiled(kernel: jit.Kernel, level: str) -> tuple[str, store.Stored]:
+    """Compiles a kernel for a level. Returns its name in a store, and its object."""
+    plan, asked = described(level), store.Asked.like(described(level))
+    content = jit.object_code(kernel.build(kernel.name, asked), plan, kernel.vectors)
+    return jit.store_name(kernel, plan), store.Stored(frozenset(asked.features_asked), content)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder")
     parser.add_argument("models", nargs="*", default=list(MODELS), help="names of benchmarks.models")
     options = parser.parse_args(arguments)
-    found: dict[str, dict[str, tuple[str, bytes]]] = {level: {} for level in store.LEVELS}  # by kernel
+    found: dict[str, dict[str, tuple[str, store.Stored]]] = {level: {} for level in store.LEVELS}  # by kernel
     for name in options.models:
         model = MODELS[name]()
         for threads in THREADS:
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
                 held |= {name: compiled(kernel, level) for name, kernel in kernels(program, level).items() if name not in held}
     os.makedirs(options.folder, exist_ok=True)
     for level, held in found.items():
-        store.write(dict(sorted(held.values())), options.folder, level)
+        store.write(dict(sorted(held.values(), key=lambda kernel: kernel[0])), options.folder, level)
         print(f"{level}: {len(held)} kernels, {os.path.getsize(store.path(options.folder, level)) / 1e6:.2f} MB", flush=True)
 
 

@@ -22,15 +22,17 @@ def package_hash() -> str:
 
 
 def hash_of_sources(*roots: str) -> str:
-    """Hashes the name and content of each source file below folders."""
-    digest = hashlib.sha256()
+    """Hashes the names and contents of source files below folders. Names are those of an installed package, as in a clone."""
+    found = dict[str, str]()  # path by name
     for root in roots:
+        above = root if os.path.basename(root) == "populus" else os.path.dirname(root)
         for folder, folders, names in os.walk(root):
-            folders[:] = sorted(name for name in folders if name != "__pycache__")
-            for name in sorted(names):
-                if name.endswith((".py", ".c", ".h", ".txt")):
-                    path = os.path.join(folder, name)
-                    with open(path, "rb") as file:
-                        content = file.read()
-                    digest.update(f"{os.path.relpath(path, os.path.dirname(root))}\0{len(content)}\0".encode() + content)
+            folders[:] = [name for name in folders if name != "__pycache__"]
+            paths = [os.path.join(folder, name) for name in names if name.endswith((".py", ".c", ".h", ".txt"))]
+            found |= {os.path.relpath(path, above): path for path in paths}
+    digest = hashlib.sha256()
+    for name, path in sorted(found.items()):
+        with open(path, "rb") as file:
+            content = file.read()
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()

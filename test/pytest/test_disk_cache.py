@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from populus.dialects.support.diagnostics import PopulusWarning
 from populus.dialects.support.disk_cache import DiskCache, default_folder, hash_of
 from populus.dialects.table import context
 from populus.lowering.driver.program_cache import MAGIC, ProgramCache
+from populus.runtime.engine.native.codegen.cpu import Machine
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has other rights, which are not checked")
 
@@ -273,7 +275,7 @@ def test_a_program_from_a_shared_folder_is_not_run(tmp_path: Path, monkeypatch: 
         assert np.array_equal(program("Neg").run({"x": x})["y"], -x)
 
 
-def test_a_kernel_of_a_store_is_not_compiled_and_has_its_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_kernel_of_a_store_is_not_compiled_nor_its_text_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from populus.runtime.engine.native.codegen import jit, store
     from populus.runtime.engine.native.codegen.cpu import described, machine
     from populus.runtime.engine.native.run.step_loop import WORKER
@@ -282,18 +284,27 @@ def test_a_kernel_of_a_store_is_not_compiled_and_has_its_bits(tmp_path: Path, mo
     monkeypatch.setattr(store, "LEVELS", (level,))
     monkeypatch.setattr(store, "FOLDER", str(tmp_path))
     monkeypatch.setenv("POPULUS_CACHE", "")
-    host = described(level)
-    text = WORKER.build(WORKER.name, host)
-    store.write({jit.text_name(WORKER, text): jit.object_code(text, host, WORKER.vectors)}, str(tmp_path), level)
+    texts: list[str] = []
+
+    def build(name: str, plan: Machine) -> str:
+        texts.append(name)
+        return WORKER.build(name, plan)
+
+    kernel, host = replace(WORKER, build=build), described(level)
+    asked = store.Asked.like(host)
+    content = jit.object_code(kernel.build(kernel.name, asked), host, kernel.vectors)
+    store.write({jit.store_name(kernel, host): store.Stored(frozenset(asked.features_asked), content)}, str(tmp_path), level)
     library = jit.Library(machine())
-    library.load([WORKER])
-    assert library.compiled == (0 if "linux" in machine().triple else 1)
+    library.load([kernel])
+    ours = "linux" in machine().triple
+    assert (library.compiled, len(texts)) == ((0, 1) if ours else (1, 2))
     made: list[bool] = []
-    of_store = jit.kept_object(WORKER, host, lambda: made.append(True))
+    of_store = jit.kept_object(kernel, host, lambda: made.append(True))
+    assert of_store == content
     file = Path(store.path(str(tmp_path), level))
     file.write_bytes(file.read_bytes()[:-1])  # damaged: as if there were none
     store.objects.cache_clear()
-    assert jit.kept_object(WORKER, host, lambda: made.append(True)) == of_store
+    assert jit.kept_object(kernel, host, lambda: made.append(True)) == of_store
     assert made == [True]
 
 
@@ -303,7 +314,29 @@ def test_a_store_of_another_level_is_not_asked(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(store, "FOLDER", str(tmp_path))
     for level in store.LEVELS:
-        store.write({"a": level.encode()}, str(tmp_path), level)
-    asked = {cpu: store.stored("a", described(cpu)) for cpu in ("x86-64-v2", "haswell", "cascadelake", "aarch64", "riscv64")}
+        store.write({"a": store.Stored(frozenset(), level.encode())}, str(tmp_path), level)
+    asked = {
+        cpu: store.stored("a", described(cpu), described(cpu)) for cpu in ("x86-64-v2", "haswell", "cascadelake", "aarch64", "riscv64")
+    }
     assert asked == {"x86-64-v2": None, "haswell": b"x86-64-v3", "cascadelake": b"x86-64-v4", "aarch64": b"aarch64", "riscv64": None}
-    assert store.stored("b", described("haswell")) is None
+    assert store.stored("b", described("haswell"), described("haswell")) is None
+
+
+def test_a_store_is_not_asked_for_a_text_that_another_feature_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from populus.runtime.engine.native.codegen import store
+    from populus.runtime.engine.native.codegen.byte_dots import form_of
+    from populus.runtime.engine.native.codegen.cpu import described
+
+    monkeypatch.setattr(store, "FOLDER", str(tmp_path))
+    asked = store.Asked.like(described("x86-64-v4"))
+    assert (form_of(asked), form_of(described("cascadelake"))) == ("wide", "vnni")
+    assert asked.features_asked == {"avx512f", "avx512vnni", "avx512bw"}
+    store.write(
+        {"dots": store.Stored(frozenset(asked.features_asked), b"wide"), "sums": store.Stored(frozenset({"fma"}), b"sums")},
+        str(tmp_path),
+        "x86-64-v4",
+    )
+    found = {cpu: [store.stored(name, described(cpu), described(cpu)) for name in ("dots", "sums")] for cpu in ("x86-64-v4", "cascadelake")}
+    assert found == {"x86-64-v4": [b"wide", b"sums"], "cascadelake": [None, b"sums"]}
+    with pytest.raises(AssertionError, match="asks for a feature by `has`"):
+        _ = asked.enabled

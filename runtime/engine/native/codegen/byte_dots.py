@@ -28,13 +28,13 @@ SIGNS = -2139062144  # 0x80808080: the sign bits of four bytes
 def form_of(machine: Machine, few: bool = False) -> str:
     """Chooses the form for a CPU. `few`: for a left-hand side of few rows."""
     if "aarch64" in machine.triple:
-        return "usdot" if "i8mm" in machine.enabled else "sdot" if "dotprod" in machine.enabled else "plain"
+        return "usdot" if machine.has("i8mm") else "sdot" if machine.has("dotprod") else "plain"
     if machine.architecture not in ("x86_64", "wasm32"):
         return "plain"
     vnni = "avx512vnni" if machine.vector_bytes == 64 else "avxvnni"
-    if vnni in machine.enabled and machine.vector_bytes > 16:
+    if machine.vector_bytes > 16 and machine.has(vnni):
         return "vnni"
-    if machine.vector_bytes == 64 and "avx512bw" not in machine.enabled:
+    if machine.vector_bytes == 64 and not machine.has("avx512bw"):
         return "plain"
     return "thin" if few else "wide"
 

@@ -59,6 +59,10 @@ class Machine:
         """Names of the enabled features."""
         return frozenset(f[1:] for f in self.features.split(",") if f.startswith("+"))
 
+    def has(self, feature: str) -> bool:
+        """Tells whether a feature is enabled: all that a kernel's text may depend on, beside the architecture."""
+        return feature in self.enabled
+
     @property
     def architecture(self) -> str:
         """Name of the instruction set: `x86_64`, `aarch64`, ..."""
@@ -68,32 +72,32 @@ class Machine:
     @property
     def fused(self) -> bool:
         """True if a multiplication and an addition are one instruction, rounded once."""
-        return bool({"fma", "neon", "v", RELAXED} & self.enabled)
+        return any(map(self.has, ("fma", "neon", "v", RELAXED)))
 
     @property
     def vector_bytes(self) -> int:
         """Bytes of the widest vector register."""
-        return next((n for feature, n in (("avx512f", 64), ("avx", 32)) if feature in self.enabled), 16)
+        return next((n for feature, n in (("avx512f", 64), ("avx", 32)) if self.has(feature)), 16)
 
     @property
     def masks_freely(self) -> bool:
         """True if a masked load or store is one operation, by a register of masks. AVX2's loads are two, its stores dozens."""
-        return "avx512f" in self.enabled
+        return self.has("avx512f")
 
     @property
     def converts_halves(self) -> bool:
         """True if instructions convert f16 and f32."""
-        return bool({"f16c", "neon"} & self.enabled)
+        return self.has("f16c") or self.has("neon")
 
     @property
     def tiles(self) -> bool:
         """True if tile registers multiply 8-bit integers, and this process may use them."""
-        return {"amx-tile", "amx-int8", "avx512vnni", "avx512bw"} <= self.enabled
+        return all(map(self.has, ("amx-tile", "amx-int8", "avx512vnni", "avx512bw")))
 
     @property
     def half_tiles(self) -> bool:
         """True if tile registers multiply bf16 too."""
-        return self.tiles and "amx-bf16" in self.enabled
+        return self.tiles and self.has("amx-bf16")
 
     def relaxed(self) -> Machine:
         """Describes WebAssembly with relaxed vectors."""
@@ -115,7 +119,7 @@ class Machine:
     @property
     def block(self) -> tuple[int, int]:
         """Rows, and vectors per row, of the largest block of sums that the registers hold."""
-        few = (6, 2) if {"neon", "v"} & self.enabled else (4, 2)  # V8 keeps at most 9 sums in registers
+        few = (6, 2) if self.has("neon") or self.has("v") else (4, 2)  # V8 keeps at most 9 sums in registers
         return {64: (8, 3), 32: (6, 2), 16: few}[self.vector_bytes]
 
 

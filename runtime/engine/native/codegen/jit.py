@@ -122,29 +122,28 @@ def kept_object(kernel: Kernel, plan: Machine, made: Callable[[], None], emitted
     host = emitted or plan
     of = [host.triple, host.cpu, host.features, host.llvmlite]
     # The text's hash, with that of this file, which chooses LLVM's options, names the object. The package's hash finds it without
-    # emitting the text, so no source can be forgotten.
+    # emitting the text, so no source can be forgotten. A wheel's store has this package's hash too.
     asked = _hashed(kernel.key, package_hash(), plan.triple, plan.cpu, plan.features, *of)
     if (known := object_cache.get(asked)) is not None and (content := _object(kernel, known.decode())) is not None:
+        return content
+    if (content := stored(store_name(kernel, plan), plan, host)) is not None:
         return content
     text = kernel.build(kernel.name, plan)
     if host.architecture == WASM:
         text = apart(text)
-    alone = text_name(kernel, text)
-    named = _hashed(alone, *of)
+    named = _hashed(text, compiler(), "vectors" if kernel.vectors else "", *of)
     content = _object(kernel, named)
     if content is None:
-        content = stored(alone, host)
-        if content is None:
-            made()
-            content = object_code(text, host, kernel.vectors)
+        made()
+        content = object_code(text, host, kernel.vectors)
         object_cache.put(named, content)
     object_cache.put(asked, named.encode())
     return content
 
 
-def text_name(kernel: Kernel, text: str) -> str:
-    """Hashes what the code of a kernel's text depends on, but for the CPU."""
-    return _hashed(text, compiler(), "vectors" if kernel.vectors else "")
+def store_name(kernel: Kernel, plan: Machine) -> str:
+    """Hashes what the code of a kernel depends on, but for the features of the CPU."""
+    return _hashed(kernel.key, package_hash(), plan.architecture)
 
 
 @lru_cache(1)

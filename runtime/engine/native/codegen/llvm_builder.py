@@ -110,7 +110,7 @@ class Function:
         vector, suffix = f"<{lanes} x {type}>", {"float": "f32", "double": "f64"}[type]
         if not machine.fused:
             return self.let(f"fadd {vector} {total}, {self.let(f'fmul {vector} {a}, {b}')}")
-        if RELAXED not in machine.enabled:
+        if not machine.has(RELAXED):
             return self.call(vector, f"llvm.fma.v{lanes}{suffix}", (vector, a), (vector, b), (vector, total))
         own = machine.vector_bytes // {"float": 4, "double": 8}[type]  # LLVM does not cut wider ones
         part = f"<{own} x {type}>"

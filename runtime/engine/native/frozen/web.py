@@ -46,7 +46,7 @@ def module(frozen: Frozen, machine: Machine, identity: bytes, notes: Mapping[str
 
     `bytes`: those that the program takes beside the module's stack and data.
     """
-    shared = ATOMICS in machine.enabled
+    shared = machine.has(ATOMICS)
     own = OWN | ({"worker": WORKER} if shared else {})
     objects = [file_object(kernel, machine) for kernel in (*frozen.kernels, *own.values())]
     entries, exports = [kernel.name for kernel in frozen.kernels], {name: kernel.name for name, kernel in own.items()}

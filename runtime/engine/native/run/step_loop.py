@@ -152,7 +152,7 @@ out:
 
 def _worker(name: str, machine: Machine) -> str:
     """Emits `void worker(state, ticket)`, which takes chunks until the walk with this ticket is over."""
-    sleeps = ATOMICS in machine.enabled
+    sleeps = machine.has(ATOMICS)
     return f"""{_common(name, machine)}{_sleep(name) if sleeps else ""}
 define void @{name}(ptr %state, i64 %ticket) {{
 entry:
@@ -193,7 +193,7 @@ def _walk(name: str, machine: Machine) -> str:
         f"  %{name} = phi i64 " + ", ".join(f"[ %{value}, %{block} ]" for block, value in values.items())
         for name, values in (("pc", before), ("left", {block: left.get(block, "left") for block in before}))
     )
-    notify, woken = "@llvm.wasm.memory.atomic.notify(ptr", ATOMICS in machine.enabled
+    notify, woken = "@llvm.wasm.memory.atomic.notify(ptr", machine.has(ATOMICS)
     declared, wake = (f"declare i32 {notify}, i32)", f"%ignored = call i32 {notify} %state, i32 -1)") if woken else ("", "")
     cases = "\n".join(f"    i64 {step.value}, label %{step.name.lower()}" for step in Step if step is not Step.STOP)
     return f"""{_common(name, machine)}{declared}
