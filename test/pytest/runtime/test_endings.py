@@ -9,14 +9,18 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, bf16, f16
 
 import populus
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.poplar.task import TaskOp
 from populus.dialects.support.diagnostics import PopulusError, verify
-from populus.runtime.engine.native.codegen.cpu import CPUS, machine
-from populus.runtime.engine.native.kernels import contraction
+from populus.dialects.support.element_types import dtype_of
+from populus.runtime.engine.native.codegen.cpu import CPUS, Machine, machine
+from populus.runtime.engine.native.codegen.jit import Kernel, library
+from populus.runtime.engine.native.codegen.llvm_builder import Function
+from populus.runtime.engine.native.kernels import contraction, endings
+from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.tasks import with_tasks
 
@@ -265,3 +269,53 @@ def test_stages_hold_whole_slices():
     assert (list(stages), count) == ([0, 2, 3, 4, 5], 4)  # type: ignore[arg-type]
     ends, stages, count = contraction.Stages.words(100, None, contraction.STAGE // 40)
     assert (list(ends), list(stages), count) == ([0, 33, 66, 100], [0, 1, 2, 3], 3)  # type: ignore[arg-type]
+
+
+def to_round() -> Array:
+    """Numbers beside all that halves tell apart: the upper 16 bits of any f32 with four lower ones, f16s and what is between two."""
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(F)
+    halves = np.sort(halves[np.isfinite(halves)])
+    places = np.concatenate([halves, (halves[1:] + halves[:-1]) / F(2), F([65520, 2.0**-25, 1e-45])])
+    near = [np.nextafter(places, F(side)) for side in (np.inf, -np.inf)]
+    words = np.add.outer(np.array([0, 0x7FFF, 0x8000, 0x8001], np.uint32), np.arange(1 << 16, dtype=np.uint32) << 16)
+    return np.resize(np.concatenate([places, *near, words.reshape(-1).view(F)]), 470_000)
+
+
+@pytest.mark.parametrize("lanes", [16, 5, 0])
+@pytest.mark.parametrize(("half", "converts"), [("float16", False), ("float16", True), ("bfloat16", False)])
+def test_sums_are_rounded_to_halves_as_numpy_rounds(half: str, converts: bool, lanes: int):
+    if converts and not machine().converts_halves:
+        pytest.skip("the CPU has no instruction for it")
+
+    def text(name: str, host: Machine) -> str:
+        f = Function(name)
+        x, y = f.args("pp")
+
+        def some(i: str) -> None:
+            at, vector = f.mul(i, max(lanes, 1)), f"<{lanes} x float>" if lanes else "float"
+            value = endings.rounded(f, lanes, f.load(vector, f.at(x, at, "float"), 4), half, converts)
+            f.store(vector, value, f.at(y, at, "float"), 4)
+
+        f.loop("%first", "%end", some)
+        return f.done()
+
+    x = to_round()
+    y = np.zeros_like(x)
+    Launch(library(), Kernel(f"rounded {half} {converts} {lanes}", text), [x, y], x.size // max(lanes, 1))()
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = x.astype(dtype_of(f16 if half == "float16" else bf16)).astype(F)
+    np.testing.assert_array_equal(bits(y), bits(expected))
+
+
+@pytest.mark.parametrize("cpu", [None, "x86-64-v2"])
+def test_sums_far_beyond_f16_are_infinite(cpu: str | None, monkeypatch: pytest.MonkeyPatch):
+    if cpu is not None:
+        if cpu not in CPUS.get(machine().architecture, {}):
+            pytest.skip("another kind of CPU")
+        monkeypatch.setenv("POPULUS_NATIVE_CPU", cpu)
+    nodes: list[Node] = [("MatMul", ["x", "w"], "p", {}), ("Cast", ["p"], "h", {"to": 10}), ("Cast", ["h"], "y", {"to": 1})]
+    x = np.array([[2.0**115, -3 * 2.0**114, 2.0**14, 2.0**127]], F).T
+    program = populus.compile(model(nodes, {"x": x}, {"w": np.array([[1, 0.5, 2.0**-24]], F)}), engine="native")
+    with np.errstate(over="ignore"):
+        expected = (x * F([1, 0.5, 2.0**-24])).astype(np.float16).astype(F)
+    np.testing.assert_array_equal(program.run({"x": x})["y"], expected)

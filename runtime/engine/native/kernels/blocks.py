@@ -57,7 +57,7 @@ def _block(rows: int, vectors: int, type: str, form: str, ending: Ending | None,
     swapped = "swapped" in form
     starts = [] if swapped else [f.beyond("%a", f.load("i64", f.at("%rows", r, "i64"))) for r in range(rows)]
     cut = _cut(f, form, vectors, lanes)
-    step = partial(_step, f, rows, vectors, type, form, machine, starts, cut)
+    step, ending = partial(_step, f, rows, vectors, type, form, machine, starts, cut), ending and ending.on(machine)
     places = [f.at("%buffer", i * lanes, type) for i in range(rows * vectors)]
     zeros = ["zeroinitializer"] * (rows * vectors)
     continued, stopped = (f.let(f"icmp ne i64 {f.let(f'and i64 %stage, {bit}')}, 0") for bit in (CONTINUES, STOPS))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, IntegerType, bf16, f16, f32, f64, i8, i16, i32, i64
+from xdsl.dialects.builtin import AnyFloat, IntegerType, f16, f32, f64, i8, i16, i32, i64
 from xdsl.ir import SSAValue
 
-from populus.dialects.support.element_types import dtype_of
 from populus.runtime.engine.native.kernels.byte_floats import BITS, largest_byte, narrowed_byte, packed_value, widened_byte
 from populus.runtime.engine.native.kernels.element_ops import DType, ElementOps, as_integer, element_type
 from populus.runtime.engine.native.kernels.native_support import BYTES, HALVES
@@ -75,14 +74,6 @@ class Conversions(ElementOps):
         value = self.select(self.op(arith.CmpiOp(size, number(0x47800000), "uge")), number(0x7C00), value)
         value = self.select(nan, number(0x7E00), value)
         return self.op(arith.TruncIOp(self.op(arith.OrIOp(value, sign)), i16))
-
-    def float16(self, x: SSAValue) -> SSAValue:
-        """Rounds f32 to the values of f16."""
-        return self.widened(self.narrowed(x, np.dtype(np.float16)), np.dtype(np.float16))
-
-    def bfloat16(self, x: SSAValue) -> SSAValue:
-        """Rounds f32 to the values of bf16."""
-        return self.widened(self.narrowed(x, dtype_of(bf16)), dtype_of(bf16))
 
     def convert(self, x: SSAValue, source: DType, to: DType) -> SSAValue:
         """Converts between element types."""

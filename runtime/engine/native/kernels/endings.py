@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from populus.runtime.endings import EXTREMES, MOST, PLAIN, ending_tape
+from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements
 from populus.runtime.engine.native.kernels.operands import OnMatrix
@@ -78,7 +79,7 @@ class Ending:
     """Formula as code: `sums`, the operands of the tape that are the sums; for each other operand whether it is adjacent.
 
     `fixed`: for each other operand whether it varies along neither rows nor columns. `turned`: the elements of a vector
-    are rows of a block that is stored transposed, and not columns.
+    are rows of a block that is stored transposed, and not columns. `converts`: the CPU converts f16 and f32.
     """
 
     tape: Tape
@@ -86,6 +87,11 @@ class Ending:
     adjacent: tuple[bool, ...]
     fixed: tuple[bool, ...]
     turned: bool
+    converts: bool = False
+
+    def on(self, machine: Machine) -> Ending:
+        """Gives the code for a CPU."""
+        return replace(self, converts=machine.converts_halves)
 
     @property
     def key(self) -> str:
@@ -115,7 +121,7 @@ class Ending:
                 values.append(_tanh(f, lanes, values[step.args[0]]))
                 continue
             if step.name == "convert":  # to a half, which is held as f32, or of one
-                values.append(_rounded(f, lanes, values[step.args[0]], step.dtype.name))
+                values.append(rounded(f, lanes, values[step.args[0]], step.dtype.name, self.converts))
                 continue
             a, b = (values[i] for i in step.args)
             if step.name in PLAIN:
@@ -125,31 +131,43 @@ class Ending:
         return values[self.tape.result]
 
 
-def _rounded(f: Function, lanes: int, x: str, to: str) -> str:
-    """Emits the rounding of f32 to a half, to nearest even, with operations that every CPU has. To f32 x is as it is."""
-    vector, words = f"<{lanes} x float>", f"<{lanes} x i32>"
+def rounded(f: Function, lanes: int, x: str, to: str, converts: bool) -> str:
+    """Emits the rounding of f32 to a half, to nearest even, with operations that every CPU has or that convert. To f32 x is as it is.
+
+    `lanes`: of a vector; 0 for one number.
+    """
+    vector, words, halves, truths = (f"<{lanes} x {type}>" if lanes else type for type in ("float", "i32", "half", "i1"))
+    suffix = f"v{lanes}i32" if lanes else "i32"
+
+    def number_of(type: str, value: str | int) -> str:
+        return f"splat ({type} {value})" if lanes else str(value)
 
     def bits(name: str, a: str, b: str | int) -> str:
-        return f.let(f"{name} {words} {a}, {f'splat (i32 {b})' if isinstance(b, int) else b}")
+        return f.let(f"{name} {words} {a}, {number_of('i32', b) if isinstance(b, int) else b}")
+
+    def bound(name: str, a: str, b: int) -> str:
+        return f.call(words, f"llvm.{name}.{suffix}", (words, a), (words, number_of("i32", b)))
 
     def moved(name: str, a: str, b: str) -> str:
         return f.let(f"{name} {vector} {a}, {b}")
 
     if to == "float32":
         return x
+    if to == "float16" and converts:
+        return f.let(f"fpext {halves} {f.let(f'fptrunc {vector} {x} to {halves}')} to {vector}")
     given = f.let(f"bitcast {vector} {x} to {words}")
     if to == "bfloat16":
         odd = bits("and", bits("lshr", given, 16), 1)
         near = bits("and", bits("add", bits("add", given, 0x7FFF), odd), -0x10000)
         value = f.let(f"bitcast {words} {near} to {vector}")
-        return f.let(f"select <{lanes} x i1> {f.let(f'fcmp uno {vector} {x}, {x}')}, {vector} {x}, {vector} {value}")
-    # Added to x, a power of two that is 13 binary orders above it has the last bit of an f16: that of 2^-14 for what is smaller.
+        return f.let(f"select {truths} {f.let(f'fcmp uno {vector} {x}, {x}')}, {vector} {x}, {vector} {value}")
+    # Added to x, a power of two 13 binary orders above it, but finite, has the last bit of an f16: that of 2^-14 for what is smaller.
     sign = bits("and", given, -(1 << 31))
-    order = f.call(words, f"llvm.umax.v{lanes}i32", (words, bits("and", given, 0xFF << 23)), (words, f"splat (i32 {113 << 23})"))
+    order = bound("umin", bound("umax", bits("and", given, 0xFF << 23), 113 << 23), 200 << 23)
     power = f.let(f"bitcast {words} {bits('or', bits('add', order, 13 << 23), sign)} to {vector}")
     near = f.let(f"bitcast {vector} {moved('fsub', moved('fadd', x, power), power)} to {words}")
     value = f.let(f"bitcast {words} {bits('or', near, sign)} to {vector}")  # -0 too
-    up, down = (f"splat (float {number(2.0**e)})" for e in (112, -112))
+    up, down = (number_of("float", number(2.0**e)) for e in (112, -112))
     return moved("fmul", moved("fmul", value, up), down)  # 2^16 and more become infinite
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from xdsl.builder import Builder
 from xdsl.dialects import func, math
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import ModuleOp, bf16, f16, f32
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from populus.dialects.expr import Arg, erf
+from populus.dialects.support.element_types import dtype_of
 from populus.runtime.engine.native.kernels.formulas import Formula
 from populus.runtime.engine.native.kernels.native_support import HALVES
 from populus.runtime.tape import tape_of
@@ -43,7 +44,7 @@ def _expanded(op: Operation) -> SSAValue | None:
         case func.CallOp():
             name = op.callee.string_value()
             for half in HALVES:
-                dtype = np.dtype(np.float16) if half == "float16" else _bfloat16()
+                dtype = dtype_of(f16 if half == "float16" else bf16)
                 if name == f"{WIDEN}{half}":
                     return formula.widened(op.operands[0], dtype)
                 if name == f"{NARROW}{half}":
@@ -51,9 +52,3 @@ def _expanded(op: Operation) -> SSAValue | None:
             return None
         case _:
             return None
-
-
-def _bfloat16() -> np.dtype[np.generic]:
-    import ml_dtypes
-
-    return np.dtype(ml_dtypes.bfloat16)

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import bf16, f16, f32
 
 from populus.dialects.expr import Arg, cast
 from populus.dialects.expr.analysis import substitute
+from populus.dialects.support.element_types import dtype_of
 from populus.runtime.codelets.task import Array, Task, seen_as
 from populus.runtime.engine.native.codegen.byte_tiles import ROWS
 from populus.runtime.engine.native.codegen.jit import Library
@@ -48,7 +49,7 @@ def _cut(
     parts: list[Array] = []
     for _ in PARTS:
         room = task.scratch((-(-math.prod(shape) // 4) * 4,), np.int16)
-        parts.append(room[: math.prod(shape)].view(_bfloat16()).reshape(shape))
+        parts.append(room[: math.prod(shape)].view(dtype_of(bf16)).reshape(shape))
         if parts[0][inner].size != parts[0].size:
             launches += copy(library, np.zeros((), np.int64), room.view(np.int64)) or []
     made = _parts(library, x, parts[0][inner], parts[1][inner])
@@ -72,7 +73,7 @@ def _in_blocks(library: Library, task: Task, x: Array) -> tuple[tuple[Array, Arr
     width, number = 2 * steps.groups, len(steps.offsets)
     whole, line = m // ROWS * ROWS, 2 * width
     launches: Launches = []
-    parts = [task.scratch((-(-m // ROWS), number, ROWS, width), np.int16).view(_bfloat16()) for _ in PARTS]
+    parts = [task.scratch((-(-m // ROWS), number, ROWS, width), np.int16).view(dtype_of(bf16)) for _ in PARTS]
     for rows, blocks, used in ((slice(whole), slice(m // ROWS), ROWS), (slice(whole, m), slice(m // ROWS, None), m % ROWS)):
         high, low = (part[blocks, :, :used].transpose(0, 2, 1, 3) for part in parts)
         if high.size:
@@ -82,12 +83,6 @@ def _in_blocks(library: Library, task: Task, x: Array) -> tuple[tuple[Array, Arr
             launches += made
     rows = offsets((-(-m // ROWS), ROWS), (number * ROWS * line, line))[:m]
     return (parts[0], parts[1]), launches, rows, Steps(steps.groups, offsets((number,), (ROWS * line,)), line)
-
-
-def _bfloat16() -> np.dtype[np.generic]:
-    import ml_dtypes
-
-    return np.dtype(ml_dtypes.bfloat16)
 
 
 def _multiply(

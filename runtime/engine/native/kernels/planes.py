@@ -185,7 +185,7 @@ def _down(form: Form, ending: Ending | None, name: str, machine: Machine) -> str
     """Emits the kernel. Units are planes; turn t reads `stride` rows and completes output t - (late - 1)."""
     f, type, lanes = Function(name), form.type, machine.vector_bytes // BYTES[form.type]
     x, y, other, xs, ys, ws, x_row, y_row, rows, columns, high, wide, top, left, late_by, spill = f.args("ppppppiiiiiiiiii")
-    operands = OnPlanes(f, ending, 16, type, lanes)
+    operands = OnPlanes(f, ending and ending.on(machine), 16, type, lanes)
     (tall, _), down, vector = form.kernel, form.strides[0], f"<{lanes} x {type}>"
     late = -(-tall // down)  # outputs under way
     start = (vector, f"splat ({type} {window_start(form.kind, type)})")

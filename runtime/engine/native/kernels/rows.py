@@ -18,7 +18,7 @@ from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.codegen.llvm_builder import Function, number
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.copies import copy, near
-from populus.runtime.engine.native.kernels.endings import SUFFIX
+from populus.runtime.engine.native.kernels.endings import SUFFIX, rounded
 from populus.runtime.engine.native.kernels.f16 import through_f32
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import HALVES
@@ -133,10 +133,10 @@ def _softmax(log: bool, half: str, type: str, name: str, machine: Machine) -> st
     """Emits softmax in f32 or f64. `half`: the 16-bit type to which each step rounds, or none; sums are wider."""
     f = Function(name)
     x, y, xs, ys, n = f.args("ppppi")
-    exp, ln, nearest = f"{name}_exp", f"{name}_log", f"{name}_nearest"
+    exp, ln = f"{name}_exp", f"{name}_log"
 
-    def rounded(value: str) -> str:
-        return f.let(f"call {type} @{nearest}({type} {value})") if half and not log else value
+    def near(value: str) -> str:
+        return rounded(f, 0, value, half, machine.converts_halves) if half and not log else value
 
     def row(r: str) -> None:
         source = f.beyond(x, f.load("i64", f.at(xs, r, "i64")))
@@ -145,10 +145,10 @@ def _softmax(log: bool, half: str, type: str, name: str, machine: Machine) -> st
 
         def one(i: str) -> None:
             shifted = f.let(f"fsub {type} {f.load(type, f.at(source, i, type))}, {largest}")
-            f.store(type, rounded(f.let(f"call {type} @{exp}({type} {rounded(shifted)})")), f.at(target, i, type))
+            f.store(type, near(f.let(f"call {type} @{exp}({type} {near(shifted)})")), f.at(target, i, type))
 
         f.each(0, n, one)
-        total = rounded(folded(f, "add", type, target, n))
+        total = near(folded(f, "add", type, target, n))
         inverse = f.let(f"fdiv {type} 1.0, {total}")  # dividing each element would take a third of the time
         if log:
             total = f.let(f"call {type} @{ln}({type} {total})")
@@ -166,7 +166,7 @@ def _softmax(log: bool, half: str, type: str, name: str, machine: Machine) -> st
         f.each(0, n, last)
 
     f.loop("%first", "%end", row)
-    used: dict[str, Any] = {exp: "exp", **({ln: "log"} if log else {nearest: half} if half else {})}
+    used: dict[str, Any] = {exp: "exp", **({ln: "log"} if log else {})}
     if type == "double":
         from populus.runtime.engine.native.kernels import wide_formulas
 

@@ -188,7 +188,7 @@ def _back(m: int, ending: Ending | None, name: str, machine: Machine, exact: boo
     image, row0, rows = f.image()
     start = f.beyond(y, f.load("i64", f.at(ys, image, "i64")))
     operations = f.sides(vector)
-    operands = OnPlanes(f, ending, len(WORDS), "float", lanes)
+    operands = OnPlanes(f, ending and ending.on(machine), len(WORDS), "float", lanes)
 
     def channel(c: str) -> None:
         target, source = f.beyond(start, f.mul(c, y_channel)), f.at("%m", f.mul(c, tiles), "float")
