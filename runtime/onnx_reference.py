@@ -5,6 +5,7 @@
 - It treats some nodes of old opsets as new ones: BatchNormalization below opset 14; Softmax, LogSoftmax and Hardmax
   below 13. These are evaluated by their own formulas, and so is LRN.
 - It takes a missing condition of a Loop for false; it is true.
+- It joins the rows of what a Loop's iterations give; each is a row of the result.
 - It ignores the sequence lengths of a recurrent op; each sequence is run separately.
 - It computes LogSoftmax as the logarithm of a softmax, which underflows.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -105,9 +107,37 @@ def _reference(node: NodeProto, values: Mapping[str, Any], model: ModelProto | N
     )
     functions = [] if model is None else list(model.functions)
     single = helper.make_model(graph, opset_imports=[helper.make_opsetid(d, v) for d, v in opsets.items()], functions=functions)
-    evaluator: Any = ReferenceEvaluator(single)
+    evaluator: Any = ReferenceEvaluator(single, new_ops=[_loop()])
     outputs = iter(evaluator.run(None, {name: values[name] for name in names}))
     return [next(outputs) if name else None for name in node.output]
+
+
+@cache
+def _loop() -> type[Any]:
+    """Makes the reference's Loop with results that have a row for each iteration."""
+    from onnx.reference.ops.op_loop import Loop as Joining
+
+    class Loop(Joining):
+        op_domain = ""
+        once: Callable[..., Sequence[Array]]  # the body
+
+        def _run(self, *inputs: Any, **context: Any) -> tuple[Array, ...]:
+            count, shapes = 0, list[tuple[int, ...]]()
+
+            def once(*inputs: Any, **context: Any) -> Sequence[Array]:
+                nonlocal count, shapes
+                results = self.once(*inputs, **context)
+                count, shapes = count + 1, [result.shape for result in results[1 + self.N :]]
+                return results
+
+            if "once" not in vars(self):
+                self.once = self._run_body
+            self._run_body = once
+            results: tuple[Array, ...] = cast("Any", super())._run(*inputs, **context)
+            rows = [joined.reshape(count, *shape) for joined, shape in zip(results[self.N :], shapes)]
+            return (*results[: self.N], *rows)
+
+    return Loop
 
 
 LENGTHS = 4  # the input of a recurrent op with the length of each sequence

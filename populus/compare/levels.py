@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ml_dtypes import finfo
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 
 from populus.compare.xla import has_stablehlo
 from populus.compare.xla import trace as run_by_xla
+from populus.dialects.signature.complex_pairs import as_pairs
+from populus.dialects.signature.valid_lengths import trimmed
 from populus.dialects.support.diagnostics import PopulusError
 from populus.program.open_program import OpenProgram
 from populus.runtime.differences import RTOL, largest_difference
@@ -60,7 +63,8 @@ class Comparison:
             return alike + (f", but for rounding that {' and '.join(map(repr, self.magnified))} magnify" if self.magnified else "")
         again = f" in its execution {self.times + 1}" if self.times else ""
         at = f"'{self.first}'{again}{self.note and f' {self.note}'}"
-        return f"{self.level} differs from {self.above} first at {at}, by {self.difference:.3g} of its largest element"
+        far = f", by {self.difference:.3g} of its largest element" if self.difference < inf else ""
+        return f"{self.level} differs from {self.above} first at {at}{far}"
 
 
 def compare_levels(program: Program, inputs: Mapping[str, Array], rtol: float = RTOL) -> Iterator[Comparison]:
@@ -98,15 +102,21 @@ def _compare_levels(program: Program, checked: Arrays, handled: Arrays, strings:
                 raise
             yield Comparison(level, "", 0, None, 0.0, str(error))  # a custom op, or one that the reference lacks
             continue
-        if padding is not None and level != "onnx":  # between inputs and outputs, values have the sizes of the bounds
-            outputs = padding.trimmed({name: found[_output(name)][0] for name in program.signature.outputs}, at)
+        if level != "onnx":  # between inputs and outputs, values have the sizes of the bounds
+            outputs = {name: found[_output(name)][0] for name in program.signature.outputs}
+            outputs = trimmed(outputs if padding is None else padding.trimmed(outputs, at), program.signature.bounded)
             found |= {_output(name): [array] for name, array in outputs.items()}
-        found = {key: [strings.encode(a) if a.dtype.kind in "OU" else a for a in arrays] for key, arrays in found.items()}
+        found = {key: [_handled(array, strings) for array in arrays] for key, arrays in found.items()}
         if above is not None:
             yield _compared(level, found, *above, rtol, nodes)
         above = level, found
         if level == "onnx" and padding is None:
             nodes = Nodes(program, checked, found)
+
+
+def _handled(array: Array, strings: Strings) -> Array:
+    """Gives an array as programs have it: handles of strings, and pairs of complex numbers."""
+    return strings.encode(array) if array.dtype.kind in "OU" else as_pairs(array) if array.dtype.kind == "c" else array
 
 
 def trace(program: Program, level: str, inputs: Mapping[str, Array]) -> Trace:
@@ -227,7 +237,10 @@ class Nodes:
 def _compared(level: str, found: Trace, above: str, expected: Trace, rtol: float, nodes: Nodes | None = None) -> Comparison:
     count, magnified = 0, list[str]()
     for (place, times), arrays in expected.items():
-        difference = _difference(found.get((place, times), ()), arrays)
+        here = found.get((place, times), ())
+        difference = _difference(here, arrays)
+        if here and place.startswith("output ") and (difference is None or here[0].shape != arrays[0].shape):
+            return Comparison(level, above, count, place, inf, note=f"of {_type(here[0])} instead of {_type(arrays[0])}")
         if difference is None:
             continue
         count += 1
@@ -269,6 +282,10 @@ def _distance(found: Array, expected: Array) -> float | None:
 def _unit_free(array: Array) -> tuple[int, ...]:
     """Drops dimensions of 1 from the shape, because levels add and remove them."""
     return tuple(n for n in array.shape if n != 1)
+
+
+def _type(array: Array) -> str:
+    return f"{array.dtype}{list(array.shape)}"
 
 
 def _kind(array: Array) -> str:

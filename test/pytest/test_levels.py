@@ -60,6 +60,15 @@ def test_a_wrong_family_is_named(model: ModelProto):
     assert "poplar differs from popops first at 'middle'" in str(wrong)
 
 
+def test_an_output_of_another_shape_or_kind_is_a_difference(model: ModelProto):
+    program = populus.compile(model, tiles=4)
+    expected = trace(program, "onnx", program.signature.random(0))
+    [y] = expected["output y", 0]
+    for other, said in ((y.T, "float32[4, 2]"), (y[None], "float32[1, 2, 4]"), (y > 0, "bool[2, 4]"), (y[:0], "float32[0, 4]")):
+        found = _compared("popart", {("output y", 0): [other]}, "onnx", expected, 1e-3)
+        assert str(found) == f"popart differs from onnx first at 'output y' of {said} instead of float32[2, 4]"
+
+
 def softmax(a):
     e = np.exp(a.astype(np.float64) - a.max(1, keepdims=True))
     return (e / e.sum(1, keepdims=True)).astype(np.float32)
