@@ -148,5 +148,9 @@ def from_stablehlo(ctx: Context, module: ModuleOp) -> ModuleOp:
 
 def level_of(module: ModuleOp) -> str:
     """Finds the highest level of which the module has an op; `popart` if it has only constants and functions."""
-    dialects = {op.name.partition(".")[0] for op in module.walk()}
+    return level_among({op.name.partition(".")[0] for op in module.walk()})
+
+
+def level_among(dialects: set[str]) -> str:
+    """Finds the highest level that has one of these dialects; `popart` if there is none."""
     return next((level for level, names in LEVELS.items() if dialects & set(names)), "popart")

@@ -24,6 +24,7 @@ from populus.dialects.poplar.affine import box, shown
 from populus.dialects.poplar.meaning import RESULT, Meaning
 from populus.dialects.support.diagnostics import where
 from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of
+from populus.dialects.support.user_op_errors import is_ours
 from populus.lowering.popart.to_popops import lower_block
 from populus.proof.codelets import Family, Operand, outside, row_of
 from populus.proof.loops import Part, chosen, looped
@@ -72,11 +73,14 @@ class Calls:
                 operands = tuple(self.of(v) for v in op.operands)
                 marks = ((k, v) for k, v in op.attributes.items() if k != INPLACE)
                 key = (op.name, *op.properties.items(), *marks, *op.operand_types, *op.result_types)
-                return self.terms.once.of(key, operands, partial(self.made, op))
+                return self.terms.once.of(key, operands, partial(self.made, op, key))
 
-    def made(self, op: Operation) -> Sequence[Pieces]:
-        """Gives the results of an op that is met for the first time."""
-        verified(op)
+    def made(self, op: Operation, key: tuple[object, ...]) -> Sequence[Pieces]:
+        """Gives the results of an op that is met for the first time. One of equal types and attributes is verified once, but a user's."""
+        if op.regions or not is_ours(type(op)):
+            verified(op)
+        else:
+            self.terms.once.of(("verified", *key, op.attributes.get(INPLACE)), (), partial(verified, op))
         if isinstance(op, HostOp | Collective):
             return self.outside(op)
         return self.lowered(op) if isinstance(op, PopartOp) else self.computed(op)

@@ -54,6 +54,7 @@ WHOLE: Mapping[str, Callable[[int, int], int]] = {"add": operator.add, "mul": op
 MOST_POWER = 4.0
 NEAR_ONE = 1e-6  # a factor that is 1 to rounding
 MOST_ELEMENTS = 1 << 26  # of a constant that a law computes
+MOST_SHARED = 1 << 16  # of one that it computes beyond a piece
 
 
 class Laws:
@@ -264,7 +265,16 @@ class Laws:
             return None
         of = tuple(a.node if isinstance(a, Leaf) else a for a in args)
         maps = tuple(a.at for a in args if isinstance(a, Leaf))
+        bounds = self._shared(bounds, maps)
         return self._computed.of((function, of, bounds), maps, lambda: self._table(function, args, bounds))
+
+    def _shared(self, bounds: tuple[range, ...], maps: tuple[Map, ...]) -> tuple[range, ...]:
+        """Widens a box to all indices that maps know, so that the pieces of a tensor share what is computed of its constants."""
+        boxes = [found for m in maps if (found := self.terms.do(_known, m)) is not None]
+        whole = _in_all(boxes) if len(boxes) == len(maps) else bounds
+        used = [d for d in range(len(bounds)) if any(self.terms.do(affine.depends_on, m, d) for m in maps)]
+        holds = all(w.start <= b.start and b.stop <= w.stop for b, w in zip(bounds, whole))
+        return whole if holds and math.prod(len(whole[d]) for d in used) <= MOST_SHARED else bounds
 
     def _table(self, function: str, args: tuple[Tree, ...], bounds: tuple[range, ...]) -> Tree | None:
         """Computes a function of constants over a box: a constant of the dimensions that matter."""
@@ -353,6 +363,14 @@ def _softplus(terms: list[tuple[Tree, float]], order: Callable[[Tree], Place]) -
 def _computes(dtype: np.dtype[Any], to: np.dtype[Any]) -> bool:
     """Tells whether a constant is converted by its numbers: to floats, and of integers to integers, by their lowest bits."""
     return floating(to) or (dtype.kind in "iu" and to.kind in "iu")
+
+
+def _known(at: Map) -> tuple[range, ...] | None:
+    return affine.bounds_of_box(at.domain())
+
+
+def _in_all(boxes: Sequence[tuple[range, ...]]) -> tuple[range, ...]:
+    return tuple(range(max(r.start for r in own), min(r.stop for r in own)) for own in zip(*boxes))
 
 
 def _factor(own: Map, at: Map, by: Map) -> Map:

@@ -27,17 +27,24 @@ class Once:
 
 
 class Algebra:
-    """Operations of sets and maps, each done once for equal operands: layers of one shape ask for the same ones."""
+    """Operations of sets and maps, each done once for equal operands: layers of one shape ask for the same ones.
+
+    Operands are looked up by identity first, as isl takes longer to tell that two are equal.
+    """
 
     def __init__(self) -> None:
         self._found: dict[Hashable, Any] = {}
+        self._same: dict[Hashable, tuple[tuple[object, ...], Any]] = {}  # with the operands, so no id is ever another's
 
     def __call__(self, operation: Callable[[*Operands], T], *operands: *Operands) -> T:
-        key = (operation, *operands)
-        found = self._found.get(key, self)
-        if found is self:
-            found = self._found[key] = operation(*operands)
-        return cast("T", found)
+        same = (operation, *map(id, operands))
+        if (known := self._same.get(same)) is None:
+            key = (operation, *operands)
+            found = self._found.get(key, self)
+            if found is self:
+                found = self._found[key] = operation(*operands)
+            known = self._same[same] = (operands, found)
+        return cast("T", known[1])
 
 
 class Memo(Generic[T]):

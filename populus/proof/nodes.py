@@ -13,7 +13,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from populus.dialects.poplar.affine import Map, Set, box, coordinates, identity, names, read_map, shape_of_box, told_apart, within
+from populus.dialects.poplar.affine import (
+    Map,
+    Set,
+    bounds_of_box,
+    box,
+    coordinates,
+    depends_on,
+    identity,
+    names,
+    read_map,
+    shape_of_box,
+    told_apart,
+    within,
+)
+from populus.dialects.poplar.arrays import values
 from populus.dialects.poplar.points import TooMany, pairs
 from populus.proof.constants import SAME, Multiple, Size, equal, floating, near, ratio, rounding_of, uniform
 from populus.proof.memo import Algebra, Memo, Once
@@ -304,6 +318,9 @@ class Nodes:
         alike = by is None and (a == b or x.size == y.size) and self.do(Map.is_equal, to_a, to_b) and self.do(Map.is_single_valued, to_a)
         if alike and (a == b or self.once.of(("equal", a, b), (), lambda: near(x, y, rounding))):
             return True
+        if by is None and (found := self._listed_both(to_a, to_b)) is not None:
+            at_x, at_y = found
+            return not at_x.size or near(x[at_x], y[at_y], rounding)
         if by is None and max(x.size, y.size) <= MOST_LISTED:  # place by place: isl takes long to compose images and shuffled digits
             try:
                 ours, theirs = self.do(pairs, to_a, MOST_LISTED), self.do(pairs, to_b, MOST_LISTED)
@@ -322,6 +339,20 @@ class Nodes:
         if by.of == 0:
             by.of = ratio(x, y, relation)
         return by.of != 0 and equal(x * np.float64(by.of), y, relation, rounding)
+
+    def _listed_both(self, to_a: Map, to_b: Map) -> tuple[Array, Array] | None:
+        """Lists the places that two maps have for the indices of both; None if these are no boxes, or too many places are told apart."""
+        boxes = [self.do(bounds_of_box, self.do(Map.domain, to)) for to in (to_a, to_b)]
+        ours, theirs = boxes
+        if ours is None or theirs is None or not all(self.do(Map.is_single_valued, to) for to in (to_a, to_b)):
+            return None
+        both = tuple(range(max(p.start, q.start), min(p.stop, q.stop)) for p, q in zip(ours, theirs))
+        if not all(both):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        used = [d for d in range(len(both)) if self.do(depends_on, to_a, d) or self.do(depends_on, to_b, d)]
+        if math.prod(len(both[d]) for d in used) > MOST_PLACES:
+            return None
+        return self.do(_places_at, to_a, both, tuple(used)), self.do(_places_at, to_b, both, tuple(used))
 
     # -- sums
 
@@ -369,10 +400,20 @@ def close(a: float, b: float) -> bool:
 
 
 MOST_PARTS = 64  # of a sum that are tried
+MOST_PLACES = 1 << 15  # of constants that are compared one by one
 MOST_LISTED = 4096  # elements of a relation that is compared place by place
 SAMPLES = 61  # bytes of a constant that are compared first
 FLOATS = ("average", "row", "random", "packed_matmul")
 IDEMPOTENT = ("max", "min", "and", "or")
+
+
+def _places_at(to: Map, both: tuple[range, ...], used: tuple[int, ...]) -> Array:
+    """Lists the places of a map to one coordinate on a part of its domain, a box; it differs along the dimensions `used` at most."""
+    grid = dict(zip(used, np.meshgrid(*(np.arange(both[d].start, both[d].stop) for d in used), indexing="ij", sparse=True)))
+    found = values(to, [grid.get(d, np.asarray(r.start)) for d, r in enumerate(both)])
+    found = np.broadcast_to(found, [len(both[d]) for d in used]).reshape(-1)
+    assert (found >= 0).all(), to
+    return found
 
 
 def _first(relation: Map) -> Map:

@@ -28,7 +28,7 @@ from populus.dialects.poplar.program import CallOp, GraphOp, IfOp, RepeatOp, Str
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.pipeline import WATCHING
-from populus.program.source import level_of
+from populus.program.source import level_among
 from populus.proof.equivalence import compare
 from populus.proof.memory import prove_memory
 from populus.proof.programs import Results, execute
@@ -123,9 +123,9 @@ class Prover:
 
     def _stage(self, ctx: Context, module: ModuleOp) -> _Stage | None:
         """Executes a program symbolically. Gives the last stage if nothing has changed, and None for a program that has no level."""
-        level = level_of(module)
         ops = list(module.walk())
         found = {name.partition(".")[0] for name in {op.name for op in ops}}
+        level = level_among(found)
         if level == "onnx" and not all(isinstance(v.type, TensorType) for op in ops for v in op.results):
             return None  # before shapes are inferred
         if (level != "poplar" and "poplar" in found) or (level == "poplar" and found & NOT_TILES):
