@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,23 @@ def lengths(folder: Path) -> dict[str, Any]:
     onnx.save(encoder(), path := folder / "encoder.onnx")
     order = [int(n) for n in np.random.default_rng(0).permutation(np.arange(1, LENGTHS + 1))]
     return alternating(path, [text(n) for n in order], [text(n) for n in order[:SAMPLE]])
+
+
+def tiny(bound: bool, folder: Path) -> dict[str, Any]:
+    """Times a BERT of two layers of 128 at two lengths, and over onnxruntime. `bound`: by a program for one length each."""
+    onnx.save(encoder(2, 128, 2, 512), path := folder / "tiny.onnx")
+    other, found = rival(path), dict[str, Any]()
+    for length in (8, 40):
+        program = populus.compile(path, threads=1, dims={"batch": 1, "seq": length} if bound else None)
+        runs, inputs, best = (program.run, partial(other.run, None)), text(length), [float("inf")] * 2
+        for _ in range(50):
+            for i, run in enumerate(runs):
+                began = time.perf_counter()
+                for _ in range(10):
+                    run(inputs)
+                best[i] = min(best[i], (time.perf_counter() - began) / 10)
+        found |= {f"{length}: ms": 1e3 * best[0], f"{length}: ratio": best[0] / best[1]}
+    return found
 
 
 def pictures(folder: Path) -> dict[str, Any]:
@@ -174,6 +192,8 @@ def _peak_mib() -> float:
 
 ROWS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "encoder": lengths,
+    "tiny": partial(tiny, False),
+    "tiny bound": partial(tiny, True),
     "images": pictures,
     "gpt2": lambda folder: decoding("gpt2", False, folder),
     "gpt2 bounded": lambda folder: decoding("gpt2", True, folder),
