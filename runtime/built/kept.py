@@ -20,7 +20,7 @@ from populus.dialects.support.guard import Guard
 from populus.runtime.built.code import Flat, MappedCode
 from populus.runtime.built.form import HEAD, MAGIC, SUMS, VERSION, Base, folded
 from populus.runtime.built.library import Array, Runner, Type, type_of
-from populus.runtime.built.steps import BUDGET, IN, OUT, WOKEN, WORDS, Step, Why, share
+from populus.runtime.built.steps import BUDGET, IN, OUT, WORDS, Step, Why
 from populus.runtime.built.team import Team, shared_team
 
 if TYPE_CHECKING:
@@ -80,10 +80,9 @@ class KeptProgram(Runner):
             self._move(step, rows[step], arguments)
         cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         size = min(threads or cpus, _MOST)
-        share(rows, size)
         k = placed.kernels
         self._team = shared_team(size, lambda: Team(k["walk"], k["worker"], placed.code, size))
-        self._wakes, self._at = placed.shared >= WOKEN, self._words.ctypes.data
+        self._wakes, self._at = placed.shared > 0, self._words.ctypes.data
 
     def _move(self, step: int, row: NDArray[np.int64], arguments: NDArray[np.int64]) -> None:
         """Makes a step that moves a caller's array a launch, or one of Python where it converts elements."""

@@ -216,10 +216,7 @@ class Program {
   #share(team, module) {
     const h = this.#h, state = up(h.arena + h.memory, 128);
     this.#reserve(team.end(state));
-    if (team.started(module, this.#memory, state, h)) {
-      team.cut(new BigInt64Array(this.#memory.buffer, this.#words, 8 * h.steps));
-      [this.#job, this.#team, this.threads] = [state, team, team.size];
-    }
+    if (team.started(module, this.#memory, state, h)) [this.#job, this.#team, this.threads] = [state, team, team.size];
   }
 
   close() { // ends the workers; further runs have one thread

@@ -23,10 +23,6 @@
 #define HEAD 256 /* bytes of the file before its words */
 #define TEXT 320
 #define MOST_THREADS 250
-#define WOKEN 60000 /* ns of shared work in a run from which threads are woken */
-#define SHARED 6000 /* these three as in steps.py */
-#define PART 4000
-#define PARTS 4
 #define WINDOW (2 << 20) /* bytes that are looked up in the system's cache of files at once */
 #define FEW 512 /* such windows: of larger data a run may read few, such as rows of a table, and maps what it reads */
 #ifndef MADV_POPULATE_READ
@@ -72,8 +68,8 @@ struct populus_session {
   _Alignas(128) _Atomic int64_t state[64]; /* of the walk that threads share */
 };
 
-enum { TICKET = 32, YIELD = 48 }; /* words of the state; these and the kinds of steps as in steps.py */
-enum { LAUNCH, IN = 16, OUT = 17 };
+enum { TICKET = 32, YIELD = 48, THREADS }; /* words of the state; these and the kinds of steps as in steps.py */
+enum { IN = 16, OUT };
 
 static __thread char opening[TEXT];
 
@@ -223,7 +219,7 @@ API const populus_tensor *populus_describe(const populus_model *m, populus_role 
 
 /* -- sessions ------------------------------------------------------------------------------------------------------ */
 
-static void bind(populus_session *s) { /* adds addresses to the words, and cuts launches into chunks */
+static void bind(populus_session *s) { /* adds addresses to the words */
   const head *h = s->model->h;
   const uint32_t *r = (const uint32_t *)(s->model->data + h->at_relocs);
   memcpy(s->words, s->model->data + h->at_words, (size_t)h->words * 8);
@@ -236,13 +232,6 @@ static void bind(populus_session *s) { /* adds addresses to the words, and cuts 
       default: *w += (int64_t)s->words;
     }
   }
-  for (int64_t *row = s->words; row < s->words + 8 * h->steps; row += 8)
-    if (row[0] == LAUNCH) {
-      int64_t most = row[4] / PART > s->threads ? row[4] / PART : s->threads;
-      if (most > (int64_t)PARTS * s->threads) most = (int64_t)PARTS * s->threads;
-      if (most < row[3]) most -= most % s->threads;
-      row[5] = row[4] < SHARED ? 1 : most < row[3] ? most : row[3];
-    }
 }
 
 static int cpus(void) {
@@ -264,6 +253,7 @@ API populus_status populus_open(const populus_model *m, int threads, populus_ses
   atomic_store(&s->state[YIELD], (int64_t)sched_yield);
   s->model = m;
   s->threads = threads ? threads : cpus();
+  atomic_store(&s->state[THREADS], s->threads);
   void *words, *memory = mmap(0, (size_t)m->h->memory, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   s->memory = memory == MAP_FAILED ? 0 : memory;
   if (!s->memory || posix_memalign(&words, 64, (size_t)m->h->words * 8 + 8)) {
@@ -314,7 +304,7 @@ static void *worker(void *given) {
 }
 
 static int woken(populus_session *s) { /* starts threads at the first run; tells whether there are any for this one */
-  if (s->threads == 1 || s->model->h->shared < WOKEN) return 0;
+  if (s->threads == 1 || !s->model->h->shared) return 0;
   if (!s->ids) s->process = getpid();
   if (!s->ids && (s->ids = calloc((size_t)s->threads, sizeof *s->ids)))
     while (s->started < s->threads - 1 && !pthread_create(s->ids + s->started, 0, worker, s)) s->started++;

@@ -2,7 +2,7 @@
 
 A step is eight words; the first is its kind:
 
-    LAUNCH kernel args units work chunks     runs a kernel; `work`: estimated ns; `chunks`: parts to share
+    LAUNCH kernel args units work            runs a kernel; `work`: estimated ns
     STOP                                     returns to Python, which runs a step without native code, or ends
     JUMP to · SET place value · LOOP place to (counts down, jumps while more than 0)
     UNLESS place to (a byte that is 0) · CASE place value to (an i32) · CALL place to · RETURN place (where the call stored its number)
@@ -12,12 +12,6 @@ A step is eight words; the first is its kind:
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 WORDS = 8  # per step
 IN, OUT = 16, 17  # kinds of steps beside those of a walk
@@ -42,19 +36,11 @@ class Why(IntEnum):
 NEXT, KERNEL, ARGS, UNITS, CHUNKS = range(5)  # the job; NEXT: its number, and how many chunks workers and the walker have taken
 DONE, FAILED = 16, 17
 TICKET = 32  # ticket of the walk that workers may join; 0: none
-YIELD = 48  # address of the system's yield; 0: none
+YIELD, THREADS = 48, 49  # address of the system's yield, 0: none; number of threads that share launches, the walker too
 STATE_WORDS = 64
 
 SHARED = 6_000  # ns of work from which a launch is shared: threads synchronise in some hundreds of ns
+LEAST = 50  # ns of any launch
 PART, PARTS = 4_000, 4  # minimum ns of a chunk if a thread has more than one; maximum chunks per thread
 WOKEN = 60_000  # ns of shared launches from which threads are woken
 BUDGET = 50_000_000  # ns of launches after which a walk checks for interrupts
-
-
-def share(steps: NDArray[np.int64], threads: int) -> None:
-    """Writes the number of chunks of each launch, for so many threads. `steps`: [steps, 8]."""
-    units, work = steps[:, 3], steps[:, 4]
-    chunks = np.minimum(units, np.minimum(PARTS * threads, np.maximum(threads, work // PART)))
-    chunks -= np.where(chunks < units, chunks % threads, 0)  # as many for each thread: they all take about as long
-    launches = steps[:, 0] == Step.LAUNCH
-    steps[launches, 5] = np.where(work >= SHARED, chunks, 1)[launches]

@@ -1,7 +1,6 @@
 // Threads: `populus build --threads N` appends this to populus.mjs. step_loop.py says how they share a launch.
 
-const MOST_THREADS = +"@THREADS@", STACK = 1 << 20, STATE = 512, CHUNKS = 5, TICKET = 32; // bytes; words, as in steps.py
-const WOKEN = 60000, SHARE = 6000, PART = 4000, PARTS = 4; // ns of a run from which workers help, of a shared launch, of a chunk; chunks each
+const MOST_THREADS = +"@THREADS@", STACK = 1 << 20, STATE = 512, TICKET = 32, THREADS = 49; // bytes; words, as in steps.py
 
 class Team { // the caller and workers, which sleep until a run has work to share
   #workers = [];
@@ -33,8 +32,9 @@ class Team { // the caller and workers, which sleep until a run has work to shar
   }
 
   started(module, memory, state, { shared }) {
-    if (shared < WOKEN) return false;
-    new BigInt64Array(memory.buffer, state, STATE / 8)[TICKET] = 1n;
+    if (!shared) return false;
+    const words = new BigInt64Array(memory.buffer, state, STATE / 8);
+    [words[TICKET], words[THREADS]] = [1n, BigInt(this.size)];
     this.#begin({ module, memory, state }).catch(() => this.close()); // the caller alone does all then
     return true;
   }
@@ -47,16 +47,6 @@ class Team { // the caller and workers, which sleep until a run has work to shar
       else worker.onerror = (event) => event.preventDefault();
       worker.postMessage({ ...given, stack: given.state + STATE + n * STACK });
       this.#workers.push(worker);
-    }
-  }
-
-  cut(words) { // each launch into chunks
-    for (let row = 0; row < words.length; row += 8) {
-      if (words[row] !== 0n) continue;
-      const units = Number(words[row + 3]), work = Number(words[row + 4]);
-      let most = Math.min(PARTS * this.size, Math.max(this.size, Math.floor(work / PART)));
-      if (most < units) most -= most % this.size;
-      words[row + CHUNKS] = BigInt(work < SHARE ? 1 : Math.min(most, units));
     }
   }
 

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from populus.dialects.support.guard import Guard
-from populus.runtime.built.steps import STATE_WORDS, TICKET, YIELD
+from populus.runtime.built.steps import STATE_WORDS, THREADS, TICKET, YIELD
 
 if TYPE_CHECKING:
     from queue import SimpleQueue  # a program that wakes no threads imports neither it nor what it imports
@@ -38,7 +38,7 @@ class Team:
         memory = np.zeros(STATE_WORDS + 16, np.int64)
         skipped = -memory.ctypes.data % 128 // 8
         self._state = memory[skipped : skipped + STATE_WORDS]
-        self._state[YIELD] = _yield_address()
+        self._state[YIELD], self._state[THREADS] = _yield_address(), size
         self._at = self._state.ctypes.data
         self._lock = threading.Lock()
         self._ticket = 0

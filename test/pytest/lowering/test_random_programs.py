@@ -15,8 +15,8 @@ from populus.dialects.support.diagnostics import verify
 from populus.dialects.support.element_types import shape_of
 from populus.dialects.table import context
 from populus.lowering.driver.pipeline import Pipeline
-from populus.runtime.built import steps
-from populus.runtime.engine.native.run import step_table
+from populus.runtime.built.steps import SHARED
+from populus.runtime.engine.native.run import image, step_table
 from populus.runtime.interpreter import run_function
 from populus.runtime.session import Session
 
@@ -61,7 +61,7 @@ def compare(module: ModuleOp, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(0, PROGRAMS, 8))
 def test_native_code_gives_the_same_bits_on_any_number_of_threads(seed: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(steps, "SHARED", 0)
+    monkeypatch.setattr(image, "LEAST", SHARED)
     monkeypatch.setattr(step_table, "WOKEN", 0)
     module = Programs(seed).module()
     inputs = populus.compile(module).signature.random(seed)

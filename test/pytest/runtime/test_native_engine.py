@@ -34,7 +34,7 @@ from populus.dialects.support.element_types import dtype_of, element_of
 from populus.dialects.support.package_hash import FOLDERS, hash_of_sources
 from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
-from populus.runtime.built import steps
+from populus.runtime.built.steps import SHARED
 from populus.runtime.engine.native.codegen import jit, object_cache
 from populus.runtime.engine.native.codegen.cpu import VARIABLE, machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library, library
@@ -42,7 +42,7 @@ from populus.runtime.engine.native.kernels import circular_formulas
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import has_form
-from populus.runtime.engine.native.run import step_table
+from populus.runtime.engine.native.run import image, step_table
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.native.run.step_loop import WORKER
 from populus.runtime.engine.program import LoadedProgram
@@ -613,7 +613,7 @@ def test_a_form_is_native_and_gives_what_numpy_gives(name, monkeypatch):
     session = Session(program.module("poplar"), "native")
     assert not session.fallbacks
     agrees(session.run(inputs), expected, 2e-3 if H in {a.dtype for a in arrays} else 1e-5)
-    monkeypatch.setattr(steps, "SHARED", 0)
+    monkeypatch.setattr(image, "LEAST", SHARED)
     monkeypatch.setattr(step_table, "WOKEN", 0)
     for found, e in zip(Session(program.module("poplar"), "native", threads=3).run(inputs).values(), session.run(inputs).values()):
         assert found.tobytes() == e.tobytes()

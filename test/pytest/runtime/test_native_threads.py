@@ -22,13 +22,12 @@ from helpers.wheel_models import LEFT_OUT, Case, cases
 from populus.dialects.support.diagnostics import PopulusError, verify
 from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
-from populus.runtime.built import steps
-from populus.runtime.built.steps import PARTS, WORDS, Step
+from populus.runtime.built.steps import PART, PARTS, SHARED, WORDS, Step
 from populus.runtime.built.team import Team
 from populus.runtime.engine.native.codegen.jit import library
 from populus.runtime.engine.native.kernels.launch import _ENTRY  # pyright: ignore[reportPrivateUsage]
+from populus.runtime.engine.native.run import image, step_table
 from populus.runtime.engine.native.run import program as native_program
-from populus.runtime.engine.native.run import step_table
 from populus.runtime.engine.native.run.program import NativeProgram
 from populus.runtime.engine.native.run.step_loop import TAKEN
 from populus.runtime.engine.native.run.thread_pool import MOST, team, threads_of
@@ -39,7 +38,7 @@ from populus.write.builder import Builder
 @pytest.fixture
 def shared(monkeypatch):
     """Every launch is worth sharing, however small."""
-    monkeypatch.setattr(steps, "SHARED", 0)
+    monkeypatch.setattr(image, "LEAST", SHARED)
     monkeypatch.setattr(step_table, "WOKEN", 0)
 
 
@@ -121,7 +120,7 @@ def test_of_two_threads_each_has_the_same_chunks_in_each_turn():
 
     entry = _ENTRY(kernel)
     steps = np.zeros((2, WORDS), np.int64)
-    steps[0, :6] = Step.LAUNCH, ctypes.cast(entry, ctypes.c_void_p).value or 0, 0, 8, 1000, 4
+    steps[0, :5] = Step.LAUNCH, ctypes.cast(entry, ctypes.c_void_p).value or 0, 0, 8, 4 * PART
     steps[1, 0] = Step.STOP
     assert PARTS * MOST < (1 << TAKEN) - 1  # chunks of a launch at most, and what a count holds while the job changes
     workers = team(library(), 2)
@@ -215,8 +214,8 @@ from test_native_threads import DOUBLED, LONG, X, parsed
 from populus.runtime.engine.native.codegen.jit import library
 from populus.runtime.engine.native.kernels.launch import _ENTRY  # pyright: ignore[reportPrivateUsage]
 from populus.runtime.built import steps
-from populus.runtime.engine.native.run import step_table
-steps.SHARED = step_table.WOKEN = 0
+from populus.runtime.engine.native.run import image, step_table
+image.LEAST, step_table.WOKEN = steps.SHARED, 0
 from populus.runtime.session import Session
 signal.signal(signal.SIGINT, signal.default_int_handler)
 long, short = Session(parsed(LONG), "native", threads=2), Session(parsed(DOUBLED), "native", threads=2)

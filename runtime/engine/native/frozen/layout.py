@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from populus.runtime.built.form import ALIGNMENT, FEATURES, Base, Form, Tensor
-from populus.runtime.built.steps import SHARED, WORDS, Step
+from populus.runtime.built.steps import SHARED, WOKEN, WORDS, Step
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.frozen.binding import FreezingProgram, Types
 from populus.runtime.engine.native.run.image import Block, Image, Region
@@ -168,6 +168,7 @@ class Layout:
 
 
 def _shared(program: FreezingProgram) -> int:
-    """Estimates the ns of a run that threads may share."""
+    """Estimates the ns of a run that threads may share; 0 if none are woken for it."""
     launches = program.table.launches
-    return sum(launch.work * program.times[n] for n, launch in launches.items() if launch.work >= SHARED and launch.units > 1)
+    found = sum(launch.work * program.times[n] for n, launch in launches.items() if launch.work >= SHARED and launch.units > 1)
+    return found if found >= WOKEN else 0

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.runtime.built.steps import AIMS, IN, OUT, WORDS, share
+from populus.runtime.built.steps import AIMS, IN, LEAST, OUT, WORDS
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.panels import Memory
@@ -135,7 +135,7 @@ class Image:
                 launch = launches[number]
                 add(launch.kernel)
                 places.append((len(words), 0))
-                for word in (8 * end, launch.units, max(launch.work, 50)):
+                for word in (8 * end, launch.units, max(launch.work, LEAST)):
                     add(word)
                 end += len(launch.args)
             words.extend([0] * (WORDS * (number + 1) - len(words)))
@@ -182,11 +182,10 @@ class Image:
             self.targets.append(target)
         return self._numbers[id(target)]
 
-    def bound(self, address: Callable[[Kernel | Block], int], threads: int) -> NDArray[np.int64]:
-        """Gives a copy of the words with addresses, and with the number of chunks of each launch for so many threads."""
+    def bound(self, address: Callable[[Kernel | Block], int]) -> NDArray[np.int64]:
+        """Gives a copy of the words with addresses."""
         words = self.words.copy()
         own: int = words.ctypes.data
         bases = np.array([own if isinstance(t, str) else address(t) for t in self.targets], np.int64)
         words[self.at] += bases[self.target]
-        share(words[: WORDS * self.steps].reshape(-1, WORDS), threads)
         return words

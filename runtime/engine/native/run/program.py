@@ -95,7 +95,7 @@ class NativeProgram(NumpyProgram):
             self.check = LaunchCheck(lambda v: None if self.is_constant(v) else self.array(v), self._users, self.workspace.memories, arena)
         super().load()
         self.table, times = assembled(self.library, self.body, self.blocks())
-        self.table.bind(self.threads, times, memory(self.workspace.needed))
+        self.table.bind(times, memory(self.workspace.needed))
         if trading := self._trading():
             self.states.trading = frozenset(trading)
             self.table.trade([(self._memory[now], self._memory[next]) for now, next in trading.values()])

@@ -11,8 +11,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.runtime.built.steps import Step, share
-from populus.runtime.engine.native.run.step_loop import CHUNK
+from populus.runtime.built.steps import Step
+from populus.runtime.engine.native.codegen.jit import library
+from populus.runtime.engine.native.kernels.launch import Launch
+from populus.runtime.engine.native.run.step_loop import CHUNK, COUNTED
 
 BARRIER = 300  # ns from the end of a shared launch's last chunk to the next launch
 WORST = 5  # steps that are listed
@@ -51,12 +53,12 @@ class Sharing:
 
 def simulated(steps: NDArray[np.int64], times: Sequence[int], names: Mapping[int, str], threads: int) -> Sharing:
     """Simulates a run. `steps`: the table, [steps, 8]; `times`: runs of each step; `names`: of the steps that are launches."""
-    steps = steps.copy()
-    share(steps, threads)
+    chunks_of = np.ones(len(steps), np.int64)
+    Launch(library(), COUNTED, [threads, steps, chunks_of], len(steps))()
     launches = shared = chunks = total = alone = spent = within = 0
     busy = 0.0
     lost: Counter[tuple[str, int, int]] = Counter()
-    for number, (kind, _, _, units, work, parts, *_) in enumerate(steps.tolist()):
+    for number, ((kind, _, _, units, work, *_), parts) in enumerate(zip(steps.tolist(), chunks_of.tolist())):
         if kind != Step.LAUNCH:
             continue
         runs = times[number]

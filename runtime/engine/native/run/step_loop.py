@@ -4,7 +4,8 @@ This is the only scheduler: a process, a library in C and a module of WebAssembl
 
 The words of a step are in `built/steps.py`.
 
-One thread walks. For a shared launch it publishes a job: the kernel, its arguments, and its units in some chunks.
+One thread walks. A launch of some microseconds is a job that it publishes: the kernel, its arguments, and its units in chunks, of which
+`chunks` says the number for as many threads as share the state. The simulation (`sharing.py`) asks the same function.
 The walker takes the first chunk that is left, and workers the last, by one atomic exchange, which fails if the job has
 changed. So of two threads each has the same chunks in each turn of a loop, and what they read stays in its own caches.
 The walker continues when all chunks are done. So a worker that is late, absent or suspended delays others only while it holds a chunk.
@@ -14,7 +15,23 @@ The result of a unit does not depend on the thread that computes it, so results 
 
 from __future__ import annotations
 
-from populus.runtime.built.steps import ARGS, CHUNKS, DONE, FAILED, KERNEL, TICKET, UNITS, WORDS, YIELD, Step, Why
+from populus.runtime.built.steps import (
+    ARGS,
+    CHUNKS,
+    DONE,
+    FAILED,
+    KERNEL,
+    PART,
+    PARTS,
+    SHARED,
+    THREADS,
+    TICKET,
+    UNITS,
+    WORDS,
+    YIELD,
+    Step,
+    Why,
+)
 from populus.runtime.engine.native.codegen.cpu import ATOMICS, Machine
 from populus.runtime.engine.native.codegen.jit import Kernel
 
@@ -185,7 +202,7 @@ def _walk(name: str, machine: Machine) -> str:
     It returns (step << 2) + the reason. If `state` is null, no threads share launches. After about `budget` ns of
     launches it returns PAUSED, so that Python handles signals.
     """
-    words = "\n".join(f"  %q{i} = getelementptr i64, ptr %p, i64 {i}\n  %{w} = load i64, ptr %q{i}" for i, w in enumerate("abcde", 1))
+    words = "\n".join(f"  %q{i} = getelementptr i64, ptr %p, i64 {i}\n  %{w} = load i64, ptr %q{i}" for i, w in enumerate("abcd", 1))
     before = {"entry": "start", "done": "pc1", "jump": "a", "set": "pc1", "loop": "looped", "unless": "decided", "case": "chosen",
               "call": "b", "return": "back"}  # fmt: skip
     left = {"entry": "budget", "done": "spent"}
@@ -196,7 +213,7 @@ def _walk(name: str, machine: Machine) -> str:
     notify, woken = "@llvm.wasm.memory.atomic.notify(ptr", machine.has(ATOMICS)
     declared, wake = (f"declare i32 {notify}, i32)", f"%ignored = call i32 {notify} %state, i32 -1)") if woken else ("", "")
     cases = "\n".join(f"    i64 {step.value}, label %{step.name.lower()}" for step in Step if step is not Step.STOP)
-    return f"""{_common(name, machine)}{declared}
+    return f"""{_common(name, machine)}{_parts(name)}{declared}
 define i64 @{name}(ptr %table, ptr %state, i64 %start, i64 %budget) {{
 entry:
   %alone = icmp eq ptr %state, null
@@ -244,9 +261,13 @@ return:
 launch:
   %args = inttoptr i64 %b to ptr
   %spent = sub i64 %left, %d
+  br i1 %alone, label %all, label %count
+count:
+  %p7 = getelementptr i64, ptr %state, i64 {THREADS}
+  %threads = load i64, ptr %p7
+  %e = call i64 @{name}_chunks(i64 %c, i64 %d, i64 %threads)
   %small = icmp ule i64 %e, 1
-  %single = or i1 %small, %alone
-  br i1 %single, label %all, label %share
+  br i1 %small, label %all, label %share
 all:
   %status0 = call i64 %pa(ptr %args, i64 0, i64 %c)
   br label %ran
@@ -312,5 +333,60 @@ stop:
 """
 
 
+def _parts(name: str) -> str:
+    """Emits `chunks`: into how many a launch is cut. Each of the threads gets as many: they all take about as long."""
+    return f"""declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
+define internal i64 @{name}_chunks(i64 %units, i64 %work, i64 %threads) {{
+  %long = udiv i64 %work, {PART}
+  %each = call i64 @llvm.umax.i64(i64 %long, i64 %threads)
+  %room = mul i64 %threads, {PARTS}
+  %some = call i64 @llvm.umin.i64(i64 %each, i64 %room)
+  %most = call i64 @llvm.umin.i64(i64 %some, i64 %units)
+  %fewer = icmp ult i64 %most, %units
+  %over = urem i64 %most, %threads
+  %less = select i1 %fewer, i64 %over, i64 0
+  %even = sub i64 %most, %less
+  %worth = icmp uge i64 %work, {SHARED}
+  %chunks = select i1 %worth, i64 %even, i64 1
+  ret i64 %chunks
+}}
+"""
+
+
+def _counted(name: str, machine: Machine) -> str:
+    """Emits a kernel whose units are launches: args are the numbers of threads, then units, work and the places of the chunks' numbers."""
+    return f"""{_parts(name)}
+define i64 @{name}(ptr %args, i64 %first, i64 %end) {{
+entry:
+  %threads = load i64, ptr %args
+  %p1 = getelementptr ptr, ptr %args, i64 1
+  %rows = load ptr, ptr %p1
+  %p2 = getelementptr ptr, ptr %args, i64 2
+  %into = load ptr, ptr %p2
+  br label %head
+head:
+  %i = phi i64 [ %first, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %end
+  br i1 %more, label %body, label %out
+body:
+  %at = mul i64 %i, {WORDS}
+  %p3 = getelementptr i64, ptr %rows, i64 %at
+  %p4 = getelementptr i64, ptr %p3, i64 3
+  %units = load i64, ptr %p4
+  %p5 = getelementptr i64, ptr %p3, i64 4
+  %work = load i64, ptr %p5
+  %chunks = call i64 @{name}_chunks(i64 %units, i64 %work, i64 %threads)
+  %p6 = getelementptr i64, ptr %into, i64 %i
+  store i64 %chunks, ptr %p6
+  %next = add i64 %i, 1
+  br label %head
+out:
+  ret i64 0
+}}
+"""
+
+
 WALK = Kernel("walk", _walk)
+COUNTED = Kernel("counted chunks", _counted)
 WORKER = Kernel("worker", _worker)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
-from populus.runtime.built.steps import BUDGET, WOKEN, WORDS, Step, Why
+from populus.runtime.built.steps import BUDGET, SHARED, WOKEN, WORDS, Step, Why
 from populus.runtime.built.team import Team
 from populus.runtime.engine.native.codegen.jit import Kernel, Library
 from populus.runtime.engine.native.kernels.launch import Launch
@@ -74,14 +74,14 @@ class Table:
             self.step(Step.STOP)
         self.image = Image(self._rows, self.launches, self._blocks)
 
-    def bind(self, threads: int, times: Sequence[int], scratch: Array) -> None:
+    def bind(self, times: Sequence[int], scratch: Array) -> None:
         """Loads the kernels and writes all addresses.
 
-        `threads`: number of threads that may share launches; `times`: estimated number of runs of each step; `scratch`: the memory
+        `times`: estimated number of runs of each step; `scratch`: the memory
         of all tasks, instead of those that grew while tasks were bound.
         """
         self._code = self.library.load([k for launch in self.launches.values() for k in launch.kernels])
-        self._threads, self.scratch = threads, scratch
+        self.scratch = scratch
         self._table = self._bound()
         self._at = self._table.ctypes.data
         self.times = times
@@ -90,13 +90,13 @@ class Table:
         for number, row in reversed(list(enumerate(steps))):
             if row[0] == Step.STOP:
                 ahead = 0
-            elif row[0] == Step.LAUNCH and row[5] > 1:
+            elif row[0] == Step.LAUNCH and row[3] > 1 and row[4] >= SHARED:
                 ahead += row[4] * times[number]
             self._ahead.append(ahead)
         self._ahead.reverse()
 
     def _bound(self) -> NDArray[np.int64]:
-        return self.image.bound(self._address, self._threads)
+        return self.image.bound(self._address)
 
     def _address(self, target: Kernel | Block) -> int:
         if not isinstance(target, Block):
