@@ -69,53 +69,48 @@ def offset_of(machine: Machine, signed: bool) -> int:
     return -128 if form == "sdot" and not signed else 0
 
 
-def right(f: Function, machine: Machine, place: str, few: bool = False) -> list[str]:
-    """Loads the right-hand side of one vector of columns: four rows of k."""
+def parts_of(machine: Machine) -> int:
+    """Counts the instructions that sum four products."""
+    return {"plain": 4, "wide": 2}.get(form_of(machine), 1)
+
+
+def right(f: Function, machine: Machine, place: str, part: int, few: bool = False) -> str:
+    """Loads a part of the right-hand side of one vector of columns, which is four rows of k."""
     form, n = form_of(machine, few), lanes_of(machine)
     if form == "plain":
-        rows = [f.load(f"<{n} x i8>", f.beyond(place, j * n), 1) for j in range(4)]
-        return [f.let(f"sext <{n} x i8> {row} to <{n} x i32>") for row in rows]
+        return f.let(f"sext <{n} x i8> {f.load(f'<{n} x i8>', f.beyond(place, part * n), 1)} to <{n} x i32>")
     if form == "thin":
-        halves = [f.load(f"<{2 * n} x i8>", f.beyond(place, 2 * n * j), 1) for j in range(2)]
-        halves = [f.let(f"sext <{2 * n} x i8> {half} to <{2 * n} x i16>") for half in halves]
-        return [f.let(f"bitcast <{2 * n} x i16> {half} to <{n} x i32>") for half in halves]
-    return [f.load(f"<{n} x i32>", f.beyond(place, 4 * n * j), 4) for j in range(2 if form == "wide" else 1)]
+        half = f.load(f"<{2 * n} x i8>", f.beyond(place, 2 * n * part), 1)
+        return f.let(f"bitcast <{2 * n} x i16> {f.let(f'sext <{2 * n} x i8> {half} to <{2 * n} x i16>')} to <{n} x i32>")
+    return f.load(f"<{n} x i32>", f.beyond(place, 4 * n * part), 4)
 
 
-def left(f: Function, machine: Machine, place: str, signed: bool) -> list[str]:
-    """Loads four elements of a row and spreads them over a vector, as `summed` takes them."""
+def left(f: Function, machine: Machine, place: str, part: int, signed: bool) -> str:
+    """Loads a part of four elements of a row and spreads it over a vector, as `summed` takes it."""
     form, n = form_of(machine), lanes_of(machine)
     if form == "plain":
-        bytes = [f.load("i8", f.beyond(place, j)) for j in range(4)]
-        return [f.splat("i32", n, f.let(f"{'sext' if signed else 'zext'} i8 {b} to i32")) for b in bytes]
-    if form == "wide":
-        return [f.splat("i32", n, f.load("i32", f.beyond(place, 4 * j), 1)) for j in range(2)]
-    word = f.load("i32", place, 1)
+        return f.splat("i32", n, f.let(f"{'sext' if signed else 'zext'} i8 {f.load('i8', f.beyond(place, part))} to i32"))
+    word = f.load("i32", f.beyond(place, 4 * part), 1)
     if offset_of(machine, signed):
         # Before it is spread: LLVM 22 never ends on a vector of constants combined with a spread load, as an operand of vpdpbusd.
         word = f.let(f"xor i32 {word}, {SIGNS}")
-    return [f.splat("i32", n, word)]
+    return f.splat("i32", n, word)
 
 
-def summed(f: Function, machine: Machine, total: str, a: Sequence[str], b: Sequence[str], signed: bool) -> str:
-    """Adds four products of each column to `total`: `a` of `left`, `b` of `right`."""
+def summed(f: Function, machine: Machine, total: str, x: str, y: str, signed: bool) -> str:
+    """Adds products of each column to `total`: x of `left`, y of `right`, of one part."""
     form, n = form_of(machine), lanes_of(machine)
-    vector = f"<{n} x i32>"
+    vector, half, bytes = f"<{n} x i32>", f"<{2 * n} x i16>", f"<{4 * n} x i8>"
     if form == "plain":
-        for x, y in zip(a, b):
-            total = f.let(f"add {vector} {total}, {f.let(f'mul {vector} {x}, {y}')}")
-        return total
+        return f.let(f"add {vector} {total}, {f.let(f'mul {vector} {x}, {y}')}")
     if form == "wide":  # and `thin`
-        half = f"<{2 * n} x i16>"
-        for x, y in zip(a, b):
-            total = add_pairs(f, machine, total, *(f.let(f"bitcast {vector} {v} to {half}") for v in (x, y)))
-        return total
-    bytes = f"<{4 * n} x i8>"
-    x, y = ((bytes, f.let(f"bitcast {vector} {v} to {bytes}")) for v in (a[0], b[0]))
+        return add_pairs(f, machine, total, *(f.let(f"bitcast {vector} {v} to {half}") for v in (x, y)))
+    x, y = (f.let(f"bitcast {vector} {v} to {bytes}") for v in (x, y))
     if form == "vnni":
-        return f.call(vector, f"llvm.x86.avx512.vpdpbusd.{32 * n}", (vector, total), x, y)
+        return f.call(vector, f"llvm.x86.avx512.vpdpbusd.{32 * n}", (vector, total), (bytes, x), (bytes, y))
     form = "sdot" if signed else form
-    return f.call(vector, f"llvm.aarch64.neon.{form}.v4i32.v16i8", (vector, total), *((x, y) if form == "usdot" else (y, x)))
+    a, b = (x, y) if form == "usdot" else (y, x)
+    return f.call(vector, f"llvm.aarch64.neon.{form}.v4i32.v16i8", (vector, total), (bytes, a), (bytes, b))
 
 
 def has_pairs(machine: Machine) -> bool:

@@ -138,6 +138,10 @@ class Function:
             return ""
         return self.let(text)
 
+    def held(self, type: str, value: str) -> str:
+        """Emits an instruction of no code that nothing computed from `value` comes before, and no later `held` either."""
+        return self.let(f'call {type} asm sideeffect "", "=r,0"({type} {value})')
+
     # -- control
 
     def loop(

@@ -54,11 +54,17 @@ def _block(rows: int, vectors: int, signed: bool, few: bool, name: str, machine:
     def step(i: str, *sums: str) -> list[str]:
         offset = f.load("i64", f.at("%depth", i, "i64"))
         panel = f.beyond("%b", f.mul(i, vectors * size))
-        columns = [byte_dots.right(f, machine, f.beyond(panel, v * size), few) for v in range(vectors)]
-        new: list[str] = []
-        for r in range(rows):
-            x = byte_dots.left(f, machine, f.beyond(starts[r], offset), signed)
-            new += [byte_dots.summed(f, machine, sums[r * vectors + v], x, columns[v], signed) for v in range(vectors)]
+        panels, lines = [f.beyond(panel, v * size) for v in range(vectors)], [f.beyond(start, offset) for start in starts]
+        new, count = list(sums), byte_dots.parts_of(machine)
+        for parts in [[part] for part in range(count)] if machine.few_registers else [range(count)]:
+            if parts[0]:  # LLVM would load all parts before it sums, which is more than V8 has registers for
+                new = [f.held(vector, x) for x in new]
+            columns = [[byte_dots.right(f, machine, place, part, few) for part in parts] for place in panels]
+            for r, line in enumerate(lines):
+                row = [byte_dots.left(f, machine, line, part, signed) for part in parts]
+                for v, column in enumerate(columns, r * vectors):
+                    for x, y in zip(row, column):
+                        new[v] = byte_dots.summed(f, machine, new[v], x, y, signed)
         return new
 
     sums = f.loop(0, "%fours", step, [(vector, first[v]) for _ in range(rows) for v in range(vectors)])
