@@ -160,7 +160,7 @@ def nodes(step: int) -> bool:
     """Proves every `step`th of ONNX's node tests, and prints how many are proved, and the reasons of the others."""
     from onnx.backend.test.loader import load_model_tests
 
-    verdicts, reasons, cases = Counter[str](), Counter[str](), load_model_tests(kind="node")[::step]
+    verdicts, passes, reasons, cases = Counter[str](), Counter[str](), Counter[str](), load_model_tests(kind="node")[::step]
     for case in cases:
         assert case.data_sets, case.name
         model = case.model if case.model is not None else onnx.load(f"{case.model_dir}/model.onnx")  # pyright: ignore[reportUnknownMemberType]
@@ -168,6 +168,7 @@ def nodes(step: int) -> bool:
         inputs = prepared.named(list(case.data_sets[0][0]))  # those that decide shapes are constants
         prover, why = proved(lambda prepared=prepared, inputs=inputs: prepared.program(inputs), 60)
         rows = [] if prover is None else prover.rows
+        passes.update(r.verdict for r in rows)
         worst = next((v for v in (REFUTED, UNDECIDED) for r in rows if r.verdict == v), PROVED)
         verdict = worst if worst == REFUTED else "not compiled" if why or not rows else worst
         verdicts[verdict] += 1
@@ -177,6 +178,7 @@ def nodes(step: int) -> bool:
             if verdict == REFUTED:
                 print(f"{case.name}: {reason}")
     print(f"{len(cases)} node tests: {', '.join(f'{n} {v}' for v, n in verdicts.most_common())}")
+    print(f"{passes.total()} pairs of a pass and a test: {', '.join(f'{n} {v}' for v, n in passes.most_common())}")
     print("\n".join(f"{n:5} {reason}" for reason, n in reasons.most_common(60)))
     return not verdicts[REFUTED]
 

@@ -36,6 +36,7 @@ MOST_JUDGED = 4  # pieces that are not decided, after which no other is evaluate
 TURNS_OF_LOOPS = 2  # at which terms that have loops are evaluated
 SHAKEN = 1e-6
 MORE_TURNS = 100  # of a loop with a condition, beyond those that it says
+TRUTH = range(2)  # the integers that all types have, and a place of most dimensions
 TURNS = 6  # drawn elements at which terms of different form are evaluated
 
 
@@ -92,6 +93,8 @@ def _judge(values: Values, name: str, elements: Set, a: Tree, b: Tree, report: R
                 break
             values.begin(turn)
             x, y = float(values.tree(a, point)), float(values.tree(b, point))
+            if values.wide and values.placed:
+                continue
             if values.loops and not _steady(values, a, point, x, y):
                 continue
             if not math.isclose(x, y, rel_tol=max(1e-4, values.terms.coarsest), abs_tol=1e-6) and not (math.isnan(x) and math.isnan(y)):
@@ -126,7 +129,11 @@ def _chosen(elements: Set) -> Iterator[tuple[int, ...]]:
 
 
 class Values:
-    """Numbers for terms: the elements of inputs are drawn, all else is computed. In odd turns they are of both signs."""
+    """Numbers for terms: the elements of inputs are drawn, all else is computed. In odd turns floats are of both signs.
+
+    Integers are 0 or 1, and in two turns of four others that their type has. A turn that is `wide`, as one of those was drawn, and
+    `placed`, as something depends on a place, says nothing: the number may be no place.
+    """
 
     def __init__(self, terms: Terms):
         self.terms, self.calls = terms, MOST_CALLS
@@ -135,7 +142,7 @@ class Values:
 
     def begin(self, turn: int, shaken: float = 0.0) -> None:
         """Draws other numbers. `shaken`: the relative change of each float."""
-        self.left, self.turn, self.shaken = MOST_TERMS, turn, shaken
+        self.left, self.turn, self.shaken, self.wide, self.placed = MOST_TERMS, turn, shaken, False, False
         self.known: dict[tuple[int, tuple[int, ...]], np.generic] = {}
         self.carried: dict[tuple[int, tuple[int, ...]], np.generic] = {}  # what the loops around have in this iteration
         self.loops: dict[int, dict[tuple[int, tuple[int, ...]], np.generic]] = {}  # what they leave
@@ -181,14 +188,20 @@ class Values:
                     raise Undecided(node.kind)
                 return self.carried[key]
             elif node.kind in ("final", "rows"):
+                self.placed = True
                 self.known[key] = self.left_by(cast("tuple[int, int]", node.params[0])[0], key)
             else:
+                self.placed |= node.kind == "place" or node.kind in _ORDERED
                 self.known[key] = np.int64(index[0]) if node.kind == "place" else self.defined(node, index)
         return self.known[key]
 
     def input(self, node: Node, key: tuple[int, tuple[int, ...]]) -> np.generic:
         """Gives an element of an input."""
-        found, floats = _drawn(self.turn, key, node.params[-1] is True), node.params[-1] is True
+        floats, whole = node.params[-1] is True, TRUTH
+        if self.turn % 4 >= 2 and not floats:
+            whole = self.terms.drawn.get(node.params[0], TRUTH)
+            self.wide |= whole is not TRUTH
+        found = _drawn(self.turn, key, None if floats else whole)
         return np.float64(float(found) * (1 + self.shaken)) if self.shaken and floats else found
 
     def defined(self, node: Node, index: tuple[int, ...]) -> np.generic:
@@ -361,11 +374,11 @@ def _literal(value: float | bool) -> np.generic:
     return np.bool_(value) if isinstance(value, bool) else np.int64(value) if isinstance(value, int) else np.float64(value)
 
 
-def _drawn(turn: int, key: tuple[int, tuple[int, ...]], floats: bool) -> np.generic:
-    """Draws a number for an element of an input: in even turns of 0.5 to 1.5, in odd ones of -2 to 2; of integers 0 or 1."""
+def _drawn(turn: int, key: tuple[int, tuple[int, ...]], whole: range | None) -> np.generic:
+    """Draws a number for an element of an input: in even turns of 0.5 to 1.5, in odd ones of -2 to 2; of integers one of `whole`."""
     share = int.from_bytes(hashlib.sha256(repr((turn, key)).encode()).digest()[:6], "little") / (1 << 48)
-    if not floats:
-        return np.int64(share * 2)
+    if whole is not None:
+        return np.int64(whole[int(share * len(whole))])
     return np.float64(4 * share - 2 if turn % 2 else 0.5 + share)
 
 

@@ -65,7 +65,8 @@ class Nodes:
     """The nodes of one proof. `arrays`: the elements of constants, flat; `rounding`: the relative error that each may have.
 
     `uniform`: of a constant whose elements are equal, that number, which formulas then have as a literal. `coarsest`: the largest relative
-    error of a float type that was met. `element_types`: those that are converted to, by name. `once`: what operations gave for the same
+    error of a float type that was met. `element_types`: those that are converted to, by name. `drawn`: the integers that stand for an
+    input, by its name, where terms are evaluated. `once`: what operations gave for the same
     operands, told apart by identity; so what a pass leaves alone costs a look.
     """
 
@@ -87,6 +88,7 @@ class Nodes:
         self.constants = Folded(lambda tree, operands: all(operands) and (not isinstance(tree, Leaf) or self.settled(tree.node)))
         self.element_types: dict[str, Attribute] = {}
         self.once = Once()
+        self.drawn: dict[object, range] = {}
 
     def constant(self, flat: Array, rounding: float | None = None) -> int:
         """Makes the node of a constant: the same for the same bytes. `rounding`: by default that of its type, with some operations."""

@@ -255,3 +255,21 @@ def test_a_concat_that_lost_a_slice_is_refuted():
 def test_another_call_of_what_tiles_do_not_compute_is_not_proved(before, after, old, new):
     assert after.count(old) == 1
     assert outcome(before, after.replace(old, new)).verdict == UNDECIDED
+
+
+WHOLE = """
+func.func @main(%x: tensor<TYPE>) -> tensor<TYPE> attributes {input_names = ["x"], output_names = ["y"]} {
+  %y = popops.map <FORMULA>(%x) : (tensor<TYPE>) -> tensor<TYPE>
+  func.return %y : tensor<TYPE>
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("formula", "element"),
+    [("mul(_1, _1)", "3xi32"), ("mul(_1, _1)", "ui8"), ("max(_1, 0)", "1xi8"), ("abs(_1)", "i64"), ("min(_1, 1)", "i32")],
+)
+def test_integers_beyond_a_bit_are_drawn(formula, element):
+    program = WHOLE.replace("TYPE", element)
+    report = outcome(program.replace("FORMULA", "max(_1, _1)"), program.replace("FORMULA", formula))
+    assert report.verdict == REFUTED, report
