@@ -131,7 +131,7 @@ def _check(name: str, cpu: str, web: bool, embed: bool, relaxed: bool, single_fi
     """Raises PopulusError for a name that a library cannot have, and for options that a CPU does not have."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise PopulusError(f"name '{name}'; a library's name has letters, digits, '_', '-' and '.'")
-    if name.lower() in SYSTEM:
+    if not web and name.lower() in SYSTEM:
         raise PopulusError(f"name '{name}'; lib{name}.so is a library of the system, which programs would link instead; give another")
     if web and embed:
         raise PopulusError("embed puts weights into a library; for wasm32 they are in a file of their own")

@@ -27,6 +27,7 @@ from populus.runtime.engine.native.codegen.jit import file_object
 from populus.runtime.engine.native.frozen.wasm_link import linked
 from populus.runtime.engine.native.frozen.wasm_object import Section, read
 from populus.runtime.engine.native.kernels.blocks import block_kernel
+from populus.tools.main import main
 
 CASES = (
     *("conv_with_autopad_same", "convtranspose_pads", "maxpool_2d_dilations", "averagepool_2d_pads_count_include_pad"),
@@ -234,6 +235,13 @@ def test_what_is_not_for_wasm32_is_refused(tmp_path):
         populus.build(program, tmp_path, relaxed=True)
     with pytest.raises(PopulusError, match=r"single_file is for wasm32"):
         populus.build(program, tmp_path, single_file=True)
+
+
+def test_a_module_may_have_the_name_of_a_systems_library(tmp_path):
+    """`m.onnx` was refused as libm.so, which a build for wasm32 does not write."""
+    onnx.save(net(), tmp_path / "m.onnx")
+    assert main(["build", str(tmp_path / "m.onnx"), "--cpu", "wasm32", "-o", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out/m.wasm").is_file()
 
 
 @needs_node
