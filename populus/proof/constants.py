@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FEW = 512  # elements of a constant that are compared first
 PART = 1 << 15  # elements of a constant that are read at a time, so that they stay in a cache
 SAME = read_map("{ [i] -> [i] }")
+OF_SUMS = 1e-9  # relative error of sums of large integers in floats of 64 bits
 
 
 def equal(x: Array, y: Array, relation: Map, rounding: float) -> bool:
@@ -67,7 +68,7 @@ class Size:
         if not all(map(math.isfinite, (self.largest, other.largest))):
             return True
         by = (self.largest / other.largest if other.largest else 0.0) if multiple else 1.0
-        within = 4 * max(self.rounding, other.rounding) * self.largest  # equal elements differ by half of that at most
+        within = 4 * max(self.rounding, other.rounding, OF_SUMS) * self.largest  # equal elements differ by half of that at most
         same_mean = self.count != other.count or abs(self.mean - by * other.mean) <= within
         return same_mean and abs(self.largest - by * other.largest) <= within
 
@@ -102,6 +103,8 @@ def near(x: Array, y: Array, rounding: float, largest: float | None = None) -> b
     """Tells whether numbers are equal to rounding: of their own, and of the largest."""
     if not x.size or (x.dtype == y.dtype and np.array_equal(x, y)):
         return True
+    if not floating(x.dtype) and not floating(y.dtype):  # as they are: floats of 64 bits do not tell large integers apart
+        return bool((x == y).all())
     if x.shape == y.shape and largest is None and _close(x, y, rounding):
         return True
     if not x.dtype == y.dtype == np.float32:

@@ -145,6 +145,19 @@ def test_constants_that_are_nearly_one_number_are_it_and_infinities_are_only_the
     assert isinstance(found[2], Leaf)
 
 
+@pytest.mark.parametrize(("dtype", "large"), [(np.int64, 1 << 60), (np.uint64, 1 << 63), (np.int64, -(1 << 53))])
+@pytest.mark.parametrize("count", [3, 20_000])
+def test_large_integers_that_differ_by_one_are_other_constants(dtype, large, count):
+    x = np.arange(count).astype(dtype) + dtype(large)
+    wrong = x.copy()
+    wrong[-1] += dtype(1)
+    for other, verdicts in ((x.copy(), {PROVED}), (wrong, {REFUTED, UNDECIDED})):
+        t = Terms()
+        assert compare(t, {"y": (stored(t, x), x.shape)}, {"y": (stored(t, other), x.shape)}).verdict in verdicts
+        flipped = t.seen(stored(t, np.ascontiguousarray(other[::-1])), read_map(f"{{ [i] -> [{count - 1} - i] : 0 <= i < {count} }}"))
+        assert compare(t, {"y": (stored(t, x), x.shape)}, {"y": (flipped, x.shape)}).verdict in verdicts
+
+
 def test_narrow_floats_are_not_refuted_by_their_rounding():
     for dtype, verdict in ((np.float32, REFUTED), (np.float16, UNDECIDED)):
         t = Terms()
