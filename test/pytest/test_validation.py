@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 import populus
 from helpers.pattern_programs import NEGATED, PROGRAMS, Change, negated, plant
 from helpers.planted_mistakes import LOWERED, MISTAKES, Mistake, model, planted
-from populus.compare.validation import ADVERSARIAL, ENGINE, MODERATE, inputs_of, keeps_bits, validating
+from populus.compare.validation import ADVERSARIAL, ENGINE, MODERATE, changed, inputs_of, keeps_bits, validating
 from populus.dialects import popart
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of
@@ -34,6 +34,12 @@ def outcome(module: ModuleOp, kinds: tuple[str, ...] = ()) -> str:
         except PopulusError as error:
             return str(error)
     return ""
+
+
+def test_bits_of_large_integers_are_compared_as_they_are():
+    x = np.array([2**60, -(2**60)], np.int64)
+    assert changed(x, x.copy(), True, "plain") is None
+    assert changed(x, x + np.array([0, 1]), True, "plain") == "1 of 2 elements change"
 
 
 def test_right_patterns_raise_no_alarm():

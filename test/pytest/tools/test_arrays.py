@@ -134,3 +134,15 @@ def test_a_file_that_holds_no_arrays_is_one_line(name, message, tmp_path):
     with pytest.raises(PopulusError, match=message) as caught:
         read_arrays([str(tmp_path / name)], ["x"])
     assert name in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_imaginary_parts_are_compared(dtype):
+    expected = np.array([3 + 4j, 1 - 2j, np.nan], dtype)
+    found = expected.copy()
+    assert problem(found, expected) is None
+    found[1] += 0.5j
+    assert problem(found, expected) == (
+        "'y' does not agree: it differs by 0.5, beyond atol 1e-07 + rtol 0.001 of the largest element, 5; "
+        "most at [1]: (1-1.5j), expected (1-2j)"
+    )
