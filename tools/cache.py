@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from populus.dialects.support.disk_cache import VARIABLE, DiskCache, default_place
+from populus.dialects.support.errors import printable
 from populus.program import ready
 from populus.runtime.engine.native.codegen import object_cache
 
@@ -27,5 +28,5 @@ def execute(args: argparse.Namespace) -> int:
         if args.action == "clear":
             disk.clear()
         files = disk.sizes()
-        print(f"{kind:9} {place}: {len(files)} files, {sum(files.values()) / 2**20:.1f} of at most {limit >> 20} MiB")
+        print(printable(f"{kind:9} {place}: {len(files)} files, {sum(files.values()) / 2**20:.1f} of at most {limit >> 20} MiB"))
     return 0

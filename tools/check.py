@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import TensorType
 
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import element_type_of
+from populus.dialects.support.errors import printable
 from populus.dialects.table import context
 from populus.lowering.driver import extensions
 from populus.lowering.driver.files import read_module
@@ -92,7 +93,7 @@ def execute(args: argparse.Namespace) -> int:
     write_json(args, result)
     say_written(console, args.json)
     if missing:
-        print(typed(f"populus: {args.model}: {len(missing)} of {len(rows)} nodes cannot be compiled"), file=sys.stderr)
+        print(printable(typed(f"populus: {args.model}: {len(missing)} of {len(rows)} nodes cannot be compiled")), file=sys.stderr)
     return 1 if missing else 0
 
 

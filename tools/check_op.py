@@ -19,6 +19,7 @@ from populus.dialects.popart.definition import Definition
 from populus.dialects.support import user_op_errors
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import dtype_of, element_type_of, shape_of, value_bytes
+from populus.dialects.support.errors import printable
 from populus.dialects.support.parser import LocatingParser
 from populus.dialects.table import context
 from populus.lowering.driver.content_hash import content_hash
@@ -73,7 +74,7 @@ def execute(args: argparse.Namespace) -> int:
         console.print(table_of(definition, rows))
         for line in lines(rows):
             failed += 1
-            print(f"populus: {args.file}: {definition.op.name}: {line}", file=sys.stderr)
+            print(printable(f"populus: {args.file}: {definition.op.name}: {line}"), file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -300,7 +300,7 @@ def reporting(tool: str, args: Sequence[str], body: Callable[[Sequence[str]], in
         if not _left_to_others(line_of(tool, error)):
             print(line_of(tool, error), file=sys.stderr)
             if isinstance(error, SourceError) and error.source:
-                print(error.source, file=sys.stderr)
+                print(printable(error.source), file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
 
 

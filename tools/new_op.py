@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.errors import printable
 from populus.dialects.support.output_files import replacing_all
 from populus.tools.command import UsageError
 from populus.write.drafts import draft, stem_of
@@ -91,7 +92,7 @@ def execute(args: argparse.Namespace) -> int:
     with replacing_all(list(files)) as partials:
         for partial, text in zip(partials, files.values()):
             partial.write_text(text)
-    print(*files, sep="\n")
+    print(*(printable(str(file)) for file in files), sep="\n")
     return 0
 
 

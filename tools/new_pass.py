@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.errors import printable
 from populus.dialects.support.output_files import replacing_all
 from populus.lowering.driver.passes import PASSES
 from populus.tools.command import UsageError
@@ -81,5 +82,5 @@ def execute(args: argparse.Namespace) -> int:
     with replacing_all(list(files)) as partials:
         for partial, text in zip(partials, files.values()):
             partial.write_text(text)
-    print(*files, sep="\n")
+    print(*(printable(str(file)) for file in files), sep="\n")
     return 0

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from populus.dialects.poplar.target import PRESETS, is_ours
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.errors import printable
 from populus.dialects.support.output_files import replacing_all
 from populus.tools.command import UsageError
 
@@ -125,5 +126,5 @@ def execute(args: argparse.Namespace) -> int:
     with replacing_all(list(files)) as partials:
         for partial, text in zip(partials, files.values()):
             partial.write_text(text.format(stem=stem))
-    print(*files, sep="\n")
+    print(*(printable(str(file)) for file in files), sep="\n")
     return 0

@@ -63,7 +63,7 @@ def write_json(args: argparse.Namespace, data: Json) -> None:
 
 
 def to_standard_output(text: str) -> None:
-    """Prints JSON, in which characters that a terminal would obey, or the stream does not have, are numbers."""
+    """Prints JSON, or a page that has it, in which characters that a terminal would obey, or the stream does not have, are numbers."""
     stream = sys.stdout.encoding or "ascii"
 
     @cache

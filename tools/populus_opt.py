@@ -204,7 +204,7 @@ class PopulusOpt(xDSLOptMain):
             if expected:
                 check_expected(expected, " ".join(str(error).split()), self.get_input_name())
             else:
-                print(error, *getattr(error, "__notes__", ()), sep="\n")
+                print(*(printable(str(line)) for line in (error, *getattr(error, "__notes__", ()))), sep="\n")
             return ""
         if expected:
             check_expected(expected, None, self.get_input_name())
@@ -241,7 +241,7 @@ class PopulusOpt(xDSLOptMain):
         with in_file(self.args.input_file), logging_of(self.args.debug_only), judging(self.judge), judging(rewrites) as judge:
             self._apply_passes(prog)
         for line in judge.lines():
-            print(line, file=sys.stderr)
+            print(printable(line), file=sys.stderr)
 
     def _apply_passes(self, prog: ModuleOp) -> None:
         names = [p.name for p in self.passes.passes]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -100,7 +99,7 @@ def show(args: argparse.Namespace, console: Console, data: Record, before: Recor
     """Writes the files that the arguments ask for, and prints the tables."""
     for path, text in ((args.json, lambda: text_of(data)), (args.html, lambda: html(data, before))):
         if path == "-":
-            (to_standard_output if path is args.json else sys.stdout.write)(text())
+            to_standard_output(text())
         elif path is not None:
             with replacing(path) as partial:
                 partial.write_text(text(), encoding="utf-8")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from populus.compare.levels import compare_levels
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.errors import printable
 from populus.dialects.support.output_files import check_places, replacing
 from populus.lowering.driver.files import decode, read_bytes
 from populus.program.compile import compile
@@ -73,7 +74,7 @@ def execute(args: argparse.Namespace) -> int:
         partial.write_bytes(found if is_model else f"// RUN: {_run_line(args)}\n{found.decode()}\n".encode())
     counts = [len(c.graph.node) if is_model else c.count("\n") + 1 for c in (made, case)]
     size = f"{counts[0]} of {counts[1]} {'nodes' if is_model else 'lines'}"
-    print(f"{target}: {size}, which still {first}; {tried[0]} candidates were tried")
+    print(printable(f"{target}: {size}, which still {first}; {tried[0]} candidates were tried"))
     return 0
 
 
@@ -186,5 +187,3 @@ def _expected(path: Path, program: Program, inputs: Mapping[str, NDArray[Any]], 
     options.log_severity_level = 4
     session: Any = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return dict(zip(names, session.run(None, dict(inputs))))
-
-

@@ -19,6 +19,7 @@ from populus.compare.engines import compare_engines
 from populus.compare.levels import Comparison, compare_levels
 from populus.dialects.poplar.target import PARTIALS, Spec
 from populus.dialects.support.diagnostics import did_you_mean
+from populus.dialects.support.errors import printable
 from populus.dialects.support.output_files import replacing
 from populus.lowering.driver.phases import LEVELS
 from populus.lowering.driver.pipeline import Pipeline
@@ -251,7 +252,7 @@ def execute(args: argparse.Namespace) -> int:
     write_json(args, result)
     say_written(console, args.outputs, args.profile, args.json)
     for line in failed:
-        print(typed(f"populus: {args.model}: {line}"), file=sys.stderr)
+        print(printable(typed(f"populus: {args.model}: {line}")), file=sys.stderr)
     return 1 if failed else 0
 
 

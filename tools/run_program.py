@@ -17,6 +17,7 @@ from populus import popdist
 from populus.aliases import installed, refusal
 from populus.dialects.poplar.target import Spec
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, no_file
+from populus.dialects.support.errors import printable
 from populus.dialects.support.output_files import check_places, replacing
 from populus.dialects.support.shapes import is_size
 from populus.lowering.driver import extensions
@@ -118,7 +119,7 @@ def run(path: Path, arguments: Sequence[str], debug: bool = False) -> int:
             if line is None or debug:
                 print_exception(type(error), error, own_trace(error.__traceback__, os.fspath(path)))
             else:
-                print(f"populus: {line}", file=sys.stderr)
+                print(printable(f"populus: {line}"), file=sys.stderr)
             return 1
     return 0
 
@@ -173,7 +174,7 @@ def write_page(page: str, title: str, watch: Watch) -> None:
         found.append((runs, record(program, "")))
     found.sort(key=lambda entry: -entry[0] * entry[1]["summary"]["cycles"])
     if not found:
-        print(f"populus: {title} ran no program, so {page} is not written", file=sys.stderr)
+        print(printable(f"populus: {title} ran no program, so {page} is not written"), file=sys.stderr)
         return
     for i, (runs, data) in enumerate(found[:MOST], 1):
         number = f", program {i} of {len(found)}" if len(found) > 1 else ""
@@ -182,4 +183,4 @@ def write_page(page: str, title: str, watch: Watch) -> None:
         partial.write_text(html(found[0][1], others=[data for _, data in found[1:MOST]]), encoding="utf-8")
     more = f" (the {MOST} with the most cycles of {len(found)})" if len(found) > MOST else ""
     shown = min(len(found), MOST)
-    print(f"populus: wrote {page}: {shown} program{'s' if shown > 1 else ''}{more}", file=sys.stderr)
+    print(printable(f"populus: wrote {page}: {shown} program{'s' if shown > 1 else ''}{more}"), file=sys.stderr)

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from populus.dialects.poplar.target import PARTIALS
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.errors import printable
 from populus.dialects.support.output_files import check_places, replacing
 from populus.lowering.popart.loss import LOSS_NAMES
 from populus.lowering.popart.optimize import OPTIMIZERS, optimizer_of
@@ -116,7 +117,7 @@ def execute(args: argparse.Namespace) -> int:
         labels=args.labels,
         places=(args.data, args.validate or ""),
         report=lines.report,
-        warn=lambda line: print(f"populus: {line}", file=sys.stderr),
+        warn=lambda line: print(printable(f"populus: {line}"), file=sys.stderr),
         hyper=_hyper(args.hyper),
         each_epoch=draw if args.plot is not None and plot.is_file else None,  # a pipe gets one picture
         clip_norm=args.clip_norm,

@@ -10,6 +10,8 @@ import logging
 import os
 import sys
 
+from populus.dialects.support.errors import printable
+
 _LEVELS = {"TRACE": 5, "DEBUG": logging.DEBUG, "INFO": logging.INFO, "WARN": logging.WARNING, "ERR": logging.ERROR,
            "CRITICAL": logging.CRITICAL, "OFF": logging.CRITICAL + 10}  # fmt: skip
 _ALL = "populus.popart"
@@ -21,7 +23,7 @@ class _StandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Writes a message, its logger and its level."""
         name = record.name.removeprefix(f"{_ALL}.")
-        print(f"[{name}] [{record.levelname.lower()}] {record.getMessage()}", file=sys.stderr)
+        print(printable(f"[{name}] [{record.levelname.lower()}] {record.getMessage()}"), file=sys.stderr)
 
 
 logging.getLogger(_ALL).addHandler(_StandardError())

@@ -6,6 +6,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from populus.dialects.support.errors import printable
 from populus.popxl.context import get_current_graph
 from populus.popxl.internals.recording import recorded
 from populus.popxl.ops.shape import identity
@@ -50,6 +51,6 @@ def print_tensor(
 
 def _print(t: Tensor, title: str, format: PrintFormat) -> None:
     def look(array: NDArray[Any]) -> None:
-        print(f"{title}: {format.text(array)}", file=sys.stderr)
+        print(printable(f"{title}: {format.text(array)}"), file=sys.stderr)
 
     watch(t, look, title)

@@ -37,6 +37,7 @@ COMMANDS = (
     ("profile", "--tiles", "2"),
     ("explore", "--machine", "gc200, tiles=2"),
     ("profile", "--json", "-"),
+    ("profile", "--tiles", "2", "--html", "-"),
 )
 
 
@@ -66,6 +67,40 @@ def test_a_table_has_a_line_for_a_node_whatever_its_name(bad, tmp_path, populus)
     found = populus("check", tmp_path / "m.onnx", "--nodes")
     (row,) = (line for line in found.out.splitlines() if line.startswith("Neg"))
     assert f"n{printable(bad)}".replace("\n", "\\n") in row
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("reduce", "m{}.onnx", "--while", "true", "-o", "out{}.onnx"),
+        ("check", "unknown{}.onnx"),
+        ("run-program", "program{}.py", "--profile", "page{}.html"),
+        ("run-program", "nothing{}.py", "--profile", "page{}.html"),
+        ("run-program", "unknown{}.py"),
+        ("new-op", "twofold", "--folder", "folder{}"),
+        ("new-pass", "twofold", "--folder", "folder{}"),
+        ("new-target", "twofold", "--folder", "folder{}"),
+        ("export", "m{}.onnx", "-o", "out{}.onnx"),
+        ("build", "m{}.onnx", "--cpu", "wasm32", "-o", "built{}"),
+    ],
+    ids=" ".join,
+)
+def test_a_path_is_shown_as_a_name_is(words, tmp_path, populus, monkeypatch):
+    bad = "\x1b[31m\u202e\x07"
+    monkeypatch.chdir(tmp_path)
+    os.mkdir(f"folder{bad}")
+    saved(f"m{bad}.onnx", "")
+    saved(f"unknown{bad}.onnx", "", "Unknown")
+    for name, text in (
+        ("program", f"program = populus.compile({f'm{bad}.onnx'!r})\nprogram.run(program.signature.random())"),
+        ("nothing", ""),
+    ):
+        (tmp_path / f"{name}{bad}.py").write_text(f"import populus\n{text}\n")
+    (tmp_path / f"unknown{bad}.py").write_text(f"import populus\npopulus.compile({f'unknown{bad}.onnx'!r})\n")
+    found = populus(*(word.replace("{}", bad) for word in words))
+    text = found.out + found.err
+    assert text.replace("\n", "").isprintable(), text
+    assert "\\x1b[31m" in text
 
 
 def test_json_on_standard_output_has_the_name_and_nothing_that_a_terminal_obeys(tmp_path, populus):
