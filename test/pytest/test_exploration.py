@@ -473,6 +473,14 @@ def test_parquet_has_the_rows_of_the_csv_and_the_rest_as_text(explored, tmp_path
     assert [f.name for f in tmp_path.iterdir()] == ["points.parquet"]
 
 
+def test_a_space_of_which_no_point_can_be_taken_is_one_line_and_no_result(tmp_path, populus):
+    files = [f"--{kind}={tmp_path}/a.{kind}" for kind in ("json", "csv", "html")] + [f"--log={tmp_path}/log"]
+    got = populus("explore", "digits", "--vary", "tiles=2,4", "--latency", "1ns", "--processes", "1", *files)
+    assert got.status == 1 and len(got.err.splitlines()) == 1
+    assert got.err.startswith("populus: none of 2 points can be taken; tiles=2: latency of ") and got.err.endswith(" s, above 1e-09 s\n")
+    assert [file.name for file in tmp_path.iterdir()] == ["log"]
+
+
 def test_parquet_without_pyarrow_is_one_line_before_a_point_is_weighed(monkeypatch, tmp_path, populus):
     monkeypatch.setattr("populus.exploration.explore.find_spec", lambda name: None)
     got = populus("explore", "digits", "--vary", "tiles=4", "--parquet", str(tmp_path / "a.parquet"))
