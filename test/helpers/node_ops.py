@@ -155,58 +155,47 @@ class SquashOp(UnaryOp):
         return tanh(x) + 1.0
 
 
-@irdl_op_definition
-class RowsOp(PopartOp):
-    """`y[i] = sum of x[i]`. Source: a test."""
+class Sums:
+    """The sums over the last of two dimensions, or over both."""
 
-    name = "acme.rows"
-    ONNX: ClassVar = ("com.acme", "Rows", 1)
+    KEPT: ClassVar = 0
     E: ClassVar = elements("E", f32)
     x = operand_def(E)
     y = result_def(E)
 
     def infer(self):
-        return [tensor(shape_of(self.x.type)[:1], f32)]
+        return [tensor(shape_of(self.x.type)[: self.KEPT], f32)]
 
     def lower(self, b):
-        return [calls.reduce(b, "add", self.x, (1,))]
+        return [calls.reduce(b, "add", self.x, tuple(range(self.KEPT, 2)))]
+
+
+@irdl_op_definition
+class RowsOp(Sums, PopartOp):
+    """`y[i] = sum of x[i]`. Source: a test."""
+
+    name = "acme.rows"
+    ONNX: ClassVar = ("com.acme", "Rows", 1)
+    KEPT: ClassVar = 1
 
     def independent(self):
         return [(0, 0, 0, 0)]
 
 
 @irdl_op_definition
-class TotalOp(PopartOp):
+class TotalOp(Sums, PopartOp):
     """`y = sum of x`. Source: a test."""
 
     name = "acme.total"
     ONNX: ClassVar = ("com.acme", "Total", 1)
-    E: ClassVar = elements("E", f32)
-    x = operand_def(E)
-    y = result_def(E)
-
-    def infer(self):
-        return [tensor((), f32)]
-
-    def lower(self, b):
-        return [calls.reduce(b, "add", self.x, (0, 1))]
 
 
 @irdl_op_definition
-class TotalOfOp(PopartOp):
+class TotalOfOp(Sums, PopartOp):
     """`y = sum of x`. Source: a test."""
 
     name = "acme.total_of"
     ONNX: ClassVar = ("com.acme", "TotalOf", 1)
-    E: ClassVar = elements("E", f32)
-    x = operand_def(E)
-    y = result_def(E)
-
-    def infer(self):
-        return [tensor((), f32)]
-
-    def lower(self, b):
-        return [calls.reduce(b, "add", self.x, (0, 1))]
 
     def neutral(self):
         return [(0, 0, "zero"), (0, 1, "zero")]
@@ -270,7 +259,14 @@ COMPLEX = (
     HEAD
     + '''
 
-class Pairs(PopartOp):
+class Pairs:
+    T: ClassVar = tensors("T", f32, f64)
+    z = operand_def(T)
+    y = result_def(T)
+
+    def infer(self):
+        return [self.z.type]
+
     def parts(self, b, v):
         n = shape_of(v.type)
         return [calls.slice_dim(b, v, len(n) - 1, i, i + 1) for i in (0, 1)]
@@ -280,18 +276,12 @@ class Pairs(PopartOp):
 
 
 @irdl_op_definition
-class ConjOp(Pairs):
+class ConjOp(Pairs, PopartOp):
     """`y = the conjugate of z`. Source: Paddle test/custom_op/custom_conj_op.cc."""
 
     name = "acme.conj"
     ONNX: ClassVar = ("com.acme", "Conj", 1)
     EXAMPLES: ClassVar = [([(3, 2)], {})]
-    T: ClassVar = tensors("T", f32, f64)
-    z = operand_def(T)
-    y = result_def(T)
-
-    def infer(self):
-        return [self.z.type]
 
     def lower(self, b):
         real, imaginary = self.parts(b, self.z)
@@ -302,18 +292,12 @@ class ConjOp(Pairs):
 
 
 @irdl_op_definition
-class TimesOp(Pairs):
+class TimesOp(Pairs, PopartOp):
     """`y = z w`. Source: a test."""
 
     name = "acme.times"
     ONNX: ClassVar = ("com.acme", "Times", 1)
-    T: ClassVar = tensors("T", f32, f64)
-    z = operand_def(T)
-    w = operand_def(T)
-    y = result_def(T)
-
-    def infer(self):
-        return [self.z.type]
+    w = operand_def(Pairs.T)
 
     def lower(self, b):
         a, c, d, e = *self.parts(b, self.z), *self.parts(b, self.w)
@@ -322,12 +306,11 @@ class TimesOp(Pairs):
 
 
 @irdl_op_definition
-class Size2Op(Pairs):
+class Size2Op(Pairs, PopartOp):
     """`y = |z|^2`. Source: a test."""
 
     name = "acme.size2"
     ONNX: ClassVar = ("com.acme", "Size2", 1)
-    z = operand_def(tensors("T", f32, f64))
     y = result_def(tensors("U", f32, f64))
 
     def infer(self):

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import populus
+from benchmarks.codelets import levenshtein
 from helpers import codelet_engines as engines
-from populus.dialects.poplar.tile_code import BoolVector, IntVector, Vector, bools, codelet, floats, ints, random_bits, uniform
+from populus.dialects.poplar.tile_code import BoolVector, IntVector, Vector, bools, codelet, floats, random_bits, uniform
 from populus.dialects.poplar.tile_mlir import Operand, function_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_of
@@ -73,20 +74,6 @@ def csr_product(values: Vector, column: IntVector, start: IntVector, x: Vector, 
         for k in range(start[r], start[r + 1]):
             total += values[k] * x[column[k]]
         y[r] = total
-
-
-@codelet(axes={"a": "n", "b": "m", "y": "one"})
-def distance(a: IntVector, b: IntVector, y: IntVector) -> None:
-    table = ints(2, len(b) + 1)
-    for j in range(len(b) + 1):
-        table[0, j] = j
-    for i in range(len(a)):
-        old, new = i % 2, (i + 1) % 2
-        table[new, 0] = i + 1
-        for j in range(len(b)):
-            differs = 0 if a[i] == b[j] else 1
-            table[new, j + 1] = min(table[old, j] + differs, table[old, j + 1] + 1, table[new, j] + 1)
-    y[0] = table[len(a) % 2, len(b)]
 
 
 @codelet(axes={"x": "n", "value": "n", "count": "n", "runs": "one"})
@@ -207,7 +194,7 @@ CASES = [
     (selection_sort, {"x": X[0]}, {"y": ((7,), "f8")}, {}, ()),
     (csr_product, {"values": X.reshape(-1)[:9], "column": G.integers(0, 7, 9), "start": np.array([0, 2, 2, 6, 9]), "x": X[1]},
      {"y": ((4,), "f8")}, {}, ()),
-    (distance, {"a": G.integers(0, 3, 9), "b": G.integers(0, 3, 6)}, {"y": ((1,), "i8")}, {}, ()),
+    (levenshtein, {"a": G.integers(0, 3, 9), "b": G.integers(0, 3, 6)}, {"y": ((1,), "i8")}, {}, ()),
     (run_lengths, {"x": np.array([4, 4, 1, 1, 1, 0, 4])}, {"value": ((7,), "i8"), "count": ((7,), "i4"), "runs": ((1,), "i4")}, {}, ()),
     (first_positive, {"x": np.concatenate([X, -abs(X[:2])])}, {"y": ((7,), "i4")}, {}, ("row",)),
     (bits, {"x": SMALL}, {"y": ((19,), "i8"), "z": ((19,), "?")}, {}, ("i",)),
@@ -380,7 +367,7 @@ def sites(code, **shapes):
 
 
 def test_proved_indices_take_no_check():
-    assert sites(distance, a=(9,), b=(6,), y=(1,)) == []
+    assert sites(levenshtein, a=(9,), b=(6,), y=(1,)) == []
     assert sites(top_two, x=(5, 7), top=(5, 2), at=(5, 2)) == [("index", "x")] * 2 + [("index", "x")] * 2
     assert sites(reversed_rows, x=(5, 7), y=(5, 7)) == []
     assert sites(csr_product, values=(9,), column=(9,), start=(5,), x=(7,), y=(4,)) == [
@@ -390,13 +377,14 @@ def test_proved_indices_take_no_check():
 
 
 def test_only_outputs_that_nothing_proves_are_recorded():
-    tracked = {c.name: set(c.tracked) for c in (distance, selection_sort, top_two, run_lengths, prefix_until, read_early, first_positive)}
+    codelets = levenshtein, selection_sort, top_two, run_lengths, prefix_until, read_early, first_positive
+    tracked = {c.name: set(c.tracked) for c in codelets}
     assert tracked == {
-        "distance": {"y"}, "selection_sort": set(), "top_two": {"top", "at"}, "run_lengths": {"runs"}, "prefix_until": set(),
+        "levenshtein": {"y"}, "selection_sort": set(), "top_two": {"top", "at"}, "run_lengths": {"runs"}, "prefix_until": set(),
         "read_early": {"y"}, "first_positive": set(),
     }  # fmt: skip
     operands = {v: Operand(s, element_of(np.dtype(np.int64))) for v, s in {"a": (9,), "b": (6,), "y": (1,)}.items()}
-    assert function_of(distance, operands).tracked == ()  # y has one element, which is written
+    assert function_of(levenshtein, operands).tracked == ()  # y has one element, which is written
 
 
 @codelet(axes={"x": "n", "y": "n"})

@@ -12,19 +12,12 @@ def _move(into: bool) -> Kernel:
     """Makes the kernel that moves a caller's array `into` the program, or out: its arguments are slot, place and bytes."""
 
     def build(name: str, machine: Machine) -> str:
-        to, source = ("%place", "%array") if into else ("%array", "%place")
-        return f"""declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-define i64 @{name}(ptr %args, i64 %first, i64 %end) {{
-  %slot = load ptr, ptr %args
-  %array = load ptr, ptr %slot
-  %p1 = getelementptr i64, ptr %args, i64 1
-  %place = load ptr, ptr %p1
-  %p2 = getelementptr i64, ptr %args, i64 2
-  %bytes = load i64, ptr %p2
-  call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 %bytes, i1 false)
-  ret i64 0
-}}
-"""
+        f = Function(name)
+        slot, place, bytes = f.args("ppi")
+        array = f.load("ptr", slot)
+        ends = ("ptr", place), ("ptr", array)
+        f.call("void", "llvm.memcpy.p0.p0.i64", *(ends if into else ends[::-1]), ("i64", bytes), ("i1", "false"))
+        return f.done()
 
     return Kernel(f"move {'in' if into else 'out'}", build, vectors=True)
 

@@ -6,6 +6,7 @@ A unit is a block of the outermost lane; each has scratch vectors and a report o
 from __future__ import annotations
 
 from functools import partial
+from itertools import count
 from math import prod
 from typing import Any, NoReturn
 
@@ -20,6 +21,7 @@ from populus.runtime.codelets.tile_failures import CodeletError
 from populus.runtime.cycles.tile_code import tile_code_cycles
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, Library, c_functions
+from populus.runtime.engine.native.codegen.llvm_builder import Function as Builder
 from populus.runtime.engine.native.codegen.touched import Arguments, Elements, Touched
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.kernels.native_support import HALVES, of_numpy
@@ -135,68 +137,39 @@ def _text(function: Function, code: TileCode, scratch: tuple[int, ...], wide: bo
 
 def _caller(function: Function, code: TileCode, scratch: tuple[int, ...], wide: bool, name: str) -> str:
     """Emits the kernel: for each unit a call with its scratch vectors, its report and its range of the lane."""
-    lines: list[str] = []
-    operands: list[str] = []
+    f, places = Builder(name), count()
 
-    def word(i: int, type: str) -> str:
-        lines.append(f"  %p{i} = getelementptr i64, ptr %args, i64 {i}\n  %w{i} = load {type}, ptr %p{i}")
-        return f"%w{i}"
+    def word(type: str = "ptr") -> str:
+        return f.arg(next(places), type)
 
-    place = 0
-    for _ in code.axes:
-        operands.append(f"ptr {word(place, 'ptr')}")
-        place += 1
-    for bytes in scratch:
-        base = word(place, "ptr")
-        lines.append(f"  %o{place} = mul i64 %unit, {bytes}\n  %s{place} = getelementptr i8, ptr {base}, i64 %o{place}")
-        operands.append(f"ptr %s{place}")
-        place += 1
-    for _ in function.tracked:
-        operands.append(f"ptr {word(place, 'ptr')}")
-        place += 1
-    for kind in code.scalars.values():
-        value = word(place, "i64")
+    def scalar(kind: str) -> str:
+        value = word("i64")
         if kind == "float" and wide:
-            lines.append(f"  %c{place} = bitcast i64 {value} to double")
-            operands.append(f"double %c{place}")
-        elif kind == "float":
-            lines.append(f"  %n{place} = trunc i64 {value} to i32\n  %c{place} = bitcast i32 %n{place} to float")
-            operands.append(f"float %c{place}")
-        elif kind == "bool":
-            lines.append(f"  %c{place} = trunc i64 {value} to i1")
-            operands.append(f"i1 %c{place}")
-        else:
-            operands.append(f"i64 {value}")
-        place += 1
-    report, size, units = word(place, "ptr"), word(place + 1, "i64"), word(place + 2, "i64")
-    if function.reports:
-        lines.append(f"  %ro = mul i64 %unit, {8 * (2 + len(code.lanes))}\n  %r = getelementptr i8, ptr {report}, i64 %ro")
-        operands.append("ptr %r")
-    if function.lane:
-        lines.append(f"  %next0 = add i64 %unit, 1\n  %a0 = mul i64 {size}, %unit\n  %low = udiv i64 %a0, {units}")
-        lines.append(f"  %a1 = mul i64 {size}, %next0\n  %high = udiv i64 %a1, {units}")
-        operands += ["i64 %low", "i64 %high"]
-    call = f"@{function.name}({', '.join(operands)})"
-    lines.append(f"  %status = call i64 {call}" if function.reports else f"  call void {call}\n  %status = add i64 0, 0")
-    body = "\n".join(lines)
-    return f"""
-define i64 @{name}(ptr %args, i64 %first, i64 %end) {{
-entry:
-  br label %head
-head:
-  %unit = phi i64 [ %first, %entry ], [ %next, %body ]
-  %bad = phi i64 [ 0, %entry ], [ %worse, %body ]
-  %more = icmp slt i64 %unit, %end
-  br i1 %more, label %body, label %done
-body:
-{body}
-  %worse = or i64 %bad, %status
-  %next = add i64 %unit, 1
-  br label %head
-done:
-  ret i64 %bad
-}}
-"""
+            return f"double {f.let(f'bitcast i64 {value} to double')}"
+        if kind == "float":
+            low = f.let(f"trunc i64 {value} to i32")
+            return f"float {f.let(f'bitcast i32 {low} to float')}"
+        return f"i1 {f.let(f'trunc i64 {value} to i1')}" if kind == "bool" else f"i64 {value}"
+
+    pointers = [word() for _ in code.axes]
+    rooms = [(word(), bytes) for bytes in scratch]
+    tracked = [word() for _ in function.tracked]
+    scalars = [scalar(kind) for kind in code.scalars.values()]
+    report, size, units = word(), word("i64"), word("i64")
+
+    def unit(u: str, bad: str) -> list[str]:
+        own = [f.beyond(base, f.mul(u, bytes)) for base, bytes in rooms]
+        reports = [f.beyond(report, f.mul(u, 8 * (2 + len(code.lanes))))] if function.reports else []
+        ends = [f.let(f"udiv i64 {f.mul(size, part)}, {units}") for part in (u, f.add(u, 1))] if function.lane else []
+        operands = [f"ptr {p}" for p in (*pointers, *own, *tracked)] + scalars + [f"ptr {p}" for p in reports] + [f"i64 {n}" for n in ends]
+        call = f"@{function.name}({', '.join(operands)})"
+        if function.reports:
+            return [f.let(f"or i64 {bad}, {f.let(f'call i64 {call}')}")]
+        f.line(f"call void {call}")
+        return [bad]
+
+    (bad,) = f.loop("%first", "%end", unit, [("i64", "0")])
+    return "\n" + f.done(f"i64 {bad}")
 
 
 def _refuse(code: TileCode, function: Function, operands: dict[str, Operand], report: Array) -> NoReturn:

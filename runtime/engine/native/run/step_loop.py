@@ -34,6 +34,7 @@ from populus.runtime.built.steps import (
 )
 from populus.runtime.engine.native.codegen.cpu import ATOMICS, Machine
 from populus.runtime.engine.native.codegen.jit import Kernel
+from populus.runtime.engine.native.codegen.llvm_builder import Function
 
 TAKEN = 10  # bits of NEXT for each of the two counts: a launch has at most 1,000 chunks
 OPEN = 1 << 2 * TAKEN  # the unit of NEXT's job number; below it all bits are set while a job changes
@@ -335,56 +336,32 @@ stop:
 
 def _parts(name: str) -> str:
     """Emits `chunks`: into how many a launch is cut. Each of the threads gets as many: they all take about as long."""
-    return f"""declare i64 @llvm.umin.i64(i64, i64)
-declare i64 @llvm.umax.i64(i64, i64)
-define internal i64 @{name}_chunks(i64 %units, i64 %work, i64 %threads) {{
-  %long = udiv i64 %work, {PART}
-  %each = call i64 @llvm.umax.i64(i64 %long, i64 %threads)
-  %room = mul i64 %threads, {PARTS}
-  %some = call i64 @llvm.umin.i64(i64 %each, i64 %room)
-  %most = call i64 @llvm.umin.i64(i64 %some, i64 %units)
-  %fewer = icmp ult i64 %most, %units
-  %over = urem i64 %most, %threads
-  %less = select i1 %fewer, i64 %over, i64 0
-  %even = sub i64 %most, %less
-  %worth = icmp uge i64 %work, {SHARED}
-  %chunks = select i1 %worth, i64 %even, i64 1
-  ret i64 %chunks
-}}
-"""
+    f = Function(f"{name}_chunks", "i64 %units, i64 %work, i64 %threads", "internal i64")
+
+    def end(of: str, a: str, b: str) -> str:
+        return f.call("i64", f"llvm.{of}.i64", ("i64", a), ("i64", b))
+
+    long_enough = end("umax", f.let(f"udiv i64 %work, {PART}"), "%threads")
+    most = end("umin", end("umin", long_enough, f.mul("%threads", PARTS)), "%units")
+    over = f.let(f"urem i64 {most}, %threads")
+    less = f.let(f"select i1 {f.let(f'icmp ult i64 {most}, %units')}, i64 {over}, i64 0")
+    even = f.sub(most, less)
+    worth = f.let(f"icmp uge i64 %work, {SHARED}")
+    return f.done(f"i64 {f.let(f'select i1 {worth}, i64 {even}, i64 1')}")
 
 
 def _counted(name: str, machine: Machine) -> str:
-    """Emits a kernel whose units are launches: args are the numbers of threads, then units, work and the places of the chunks' numbers."""
-    return f"""{_parts(name)}
-define i64 @{name}(ptr %args, i64 %first, i64 %end) {{
-entry:
-  %threads = load i64, ptr %args
-  %p1 = getelementptr ptr, ptr %args, i64 1
-  %rows = load ptr, ptr %p1
-  %p2 = getelementptr ptr, ptr %args, i64 2
-  %into = load ptr, ptr %p2
-  br label %head
-head:
-  %i = phi i64 [ %first, %entry ], [ %next, %body ]
-  %more = icmp slt i64 %i, %end
-  br i1 %more, label %body, label %out
-body:
-  %at = mul i64 %i, {WORDS}
-  %p3 = getelementptr i64, ptr %rows, i64 %at
-  %p4 = getelementptr i64, ptr %p3, i64 3
-  %units = load i64, ptr %p4
-  %p5 = getelementptr i64, ptr %p3, i64 4
-  %work = load i64, ptr %p5
-  %chunks = call i64 @{name}_chunks(i64 %units, i64 %work, i64 %threads)
-  %p6 = getelementptr i64, ptr %into, i64 %i
-  store i64 %chunks, ptr %p6
-  %next = add i64 %i, 1
-  br label %head
-out:
-  ret i64 0
-}}
-"""
+    """Emits a kernel whose units are launches. Its arguments are the number of threads, the steps, and memory for the numbers of chunks."""
+    f = Function(name)
+    threads, steps, into = f.args("ipp")
+
+    def one(i: str) -> None:
+        step = f.at(steps, f.mul(i, WORDS), "i64")
+        units, work = (f.load("i64", f.at(step, word, "i64")) for word in (3, 4))
+        f.store("i64", f.let(f"call i64 @{name}_chunks(i64 {units}, i64 {work}, i64 {threads})"), f.at(into, i, "i64"))
+
+    f.loop("%first", "%end", one)
+    return _parts(name) + f.done()
 
 
 WALK = Kernel("walk", _walk)
