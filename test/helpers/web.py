@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from populus.runtime.engine.native.codegen.cpu import machine
+
 Arrays = Mapping[str, "np.ndarray[Any, Any] | tuple[np.ndarray[Any, Any], list[int]]"]  # elements, or these with a shape
 
 
@@ -56,6 +58,29 @@ def ran(entries: Sequence[Run]) -> list[dict[str, Any]]:
             if "outputs" in run:
                 run["outputs"] = {name: base64.b64decode(text) for name, text in run["outputs"].items()}
     return found
+
+
+def alike(came: Mapping[str, Any], expected: Arrays, relaxed: bool = True) -> None:
+    """Outputs of a run against the native engine's: bit for bit where both fuse products, or neither does."""
+    assert "error" not in came, came
+    (run,) = came["runs"]
+    assert "error" not in run, run
+    assert list(run["outputs"]) == list(expected)
+    assert came["relaxed"] == relaxed
+    for name, e in expected.items():
+        if (came["bits"] == "native") == machine().fused:
+            assert run["outputs"][name] == e.tobytes(), name
+        else:
+            close(np.frombuffer(run["outputs"][name], e.dtype), e)
+
+
+def close(found: Any, expected: Any) -> None:
+    """Two roundings instead of one."""
+    if expected.dtype.kind in "biu":
+        assert np.abs(found.astype(np.int64) - expected.ravel().astype(np.int64)).max(initial=0) <= 1
+        return
+    most = np.abs(expected[np.isfinite(expected)]).max(initial=1e-30)
+    np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=float(most) * (2e-3 if expected.dtype.itemsize < 4 else 2e-6))
 
 
 def script(path: Path, given: str) -> str:

@@ -17,7 +17,7 @@ from populus.dialects.poplar.compute import FamilyOp
 from populus.dialects.poplar.program import GraphOp
 from populus.runtime.engine.native.codegen import byte_dots
 from populus.runtime.engine.native.codegen.cpu import CPUS, Machine, machine
-from populus.runtime.engine.native.codegen.jit import Library
+from populus.runtime.engine.native.codegen.jit import Library, library
 from populus.runtime.engine.native.frozen.freeze import FreezingProgram
 from populus.runtime.engine.native.kernels import byte_contraction, byte_tile_blocks, byte_winograd
 from populus.runtime.engine.native.kernels.byte_contraction import ByteProduct, Bytes
@@ -154,14 +154,19 @@ def test_winograds_algorithm_takes_whole_panels_of_both_channels():
     assert {(ic, oc): byte_winograd.suits(host, byte_winograd.Plane(ic, oc, 28, 28, lanes)) for ic, oc in sizes} == sizes
 
 
+@pytest.mark.skipif(machine().architecture != "x86_64", reason="the algorithm has code for x86-64 only")
 def test_integers_that_winograds_transforms_make_fit_their_types():
-    plane = byte_winograd.Plane(byte_winograd.MOST_CHANNELS, 32, 4, 4, 8)
-    largest = np.full((plane.oc, 2, 3, 3), -128, np.int8)
-    small = byte_winograd.Plane(16, 32, 4, 4, 8)
-    u = byte_winograd.packed(np.repeat(largest, 8, 1), small)
+    own = library("x86-64-v3")
+    plane = byte_winograd.Plane(16, 32, 4, 4, byte_dots.lanes_of(own.host))
+    w = np.random.default_rng(1).integers(-128, 128, (plane.oc, plane.ic, 3, 3)).astype(np.int8)
+    w[:3] = -128
+    u = np.empty((plane.oc // plane.columns, 16, plane.ic // 2, plane.columns, 2), np.int16)
+    byte_winograd.packing(own, plane, w, u)()
+    sides = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]])  # 2G
+    points = np.einsum("pi,qj,ocij->ocpq", sides, sides, w.astype(int)).reshape(-1, plane.columns, plane.ic // 2, 2, 16)
+    np.testing.assert_array_equal(u, points.transpose(0, 4, 2, 1, 3))
     assert int(np.abs(u).max()) == 9 * 128
-    sides = np.abs(byte_winograd.SIDES).sum(1).max() ** 2 * 128, 4 * 255
-    assert max(sides) < 1 << 15
+    assert max(sides.sum(1).max() ** 2 * 128, 4 * 255) < 1 << 15
     assert 4 * 9 * byte_winograd.MOST_CHANNELS * 255 * 128 < 1 << 31
 
 

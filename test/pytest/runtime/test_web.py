@@ -19,10 +19,10 @@ from fuzz import graphs
 from helpers import web
 from helpers.built_nets import cache, compiled, gather, model, net, normal, recurrent
 from helpers.node_models import node_models
-from helpers.web import Run, needs_node
+from helpers.web import Run, alike, close, needs_node
 from populus.dialects.support.diagnostics import PopulusError
 from populus.program.building import frozen_program
-from populus.runtime.engine.native.codegen.cpu import described, machine
+from populus.runtime.engine.native.codegen.cpu import described
 from populus.runtime.engine.native.codegen.jit import file_object
 from populus.runtime.engine.native.frozen.wasm_link import linked
 from populus.runtime.engine.native.frozen.wasm_object import Section, read
@@ -80,29 +80,6 @@ def squeezenet():
 def built(program, folder, **options):
     populus.build(program, folder, cpu="wasm32", relaxed=True, **options)
     return folder
-
-
-def alike(came, expected, relaxed=True):
-    """Outputs of a run against the native engine's: bit for bit where both fuse products, or neither does."""
-    assert "error" not in came, came
-    (run,) = came["runs"]
-    assert "error" not in run, run
-    assert list(run["outputs"]) == list(expected)
-    assert came["relaxed"] == relaxed
-    for name, e in expected.items():
-        if (came["bits"] == "native") == machine().fused:
-            assert run["outputs"][name] == e.tobytes(), name
-        else:
-            close(np.frombuffer(run["outputs"][name], e.dtype), e)
-
-
-def close(found, expected):
-    """Two roundings instead of one."""
-    if expected.dtype.kind in "biu":
-        assert np.abs(found.astype(np.int64) - expected.ravel().astype(np.int64)).max(initial=0) <= 1
-        return
-    most = np.abs(expected[np.isfinite(expected)]).max(initial=1e-30)
-    np.testing.assert_allclose(found, expected.ravel(), rtol=0, atol=float(most) * (2e-3 if expected.dtype.itemsize < 4 else 2e-6))
 
 
 @needs_node
@@ -370,51 +347,6 @@ def test_types_that_were_narrowed_are_converted_and_checked(tmp_path):
     right, wrong = web.ran([Run(tmp_path, [{"x": x}, {"x": np.array([1e300, 0, 0])}])])[0]["runs"]
     assert right["outputs"] == {"y": (x + x).tobytes()}
     assert wrong["error"] == "Error: input 'x' has a value that the program cannot hold; it was built for narrower types"
-
-
-def integers():
-    """A product of 8-bit integers with weights that are constant."""
-    nodes = [helper.make_node("MatMulInteger", ["x", "w", "zero"], ["y"], name="product")]
-    weights = {"w": np.random.default_rng(3).integers(-128, 128, (64, 40)).astype(np.int8), "zero": np.array(7, np.uint8)}
-    return model(nodes, [("x", [9, 64], TensorProto.UINT8)], [("y", [9, 40], TensorProto.INT32)], weights)
-
-
-def test_weights_of_8_bits_are_shipped_as_bytes():
-    """The dot instruction multiplies 16 bits, to which a load widens; the weights once had them in the file."""
-    form = frozen_program(compiled(integers()), "wasm32", {}).form
-    assert max(c.nbytes for c in form.constants) == 64 * 40 + 4 * 40  # and for each column where its sum begins
-
-
-def halves():
-    """A product of f16 whose weights are stored as f16, and a conversion."""
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Cast", ["p"], ["y"], to=TensorProto.FLOAT)]
-    return model(nodes, [("x", [5, 48], TensorProto.FLOAT16)], [("y", [5, 24])], {"w": normal(48, 24).astype(np.float16)})
-
-
-def few_bits():
-    """A product with weights of 4 bits, in blocks of 32."""
-    rng = np.random.default_rng(4)
-    weights = {"w": rng.integers(0, 256, (64, 4, 16)).astype(np.uint8), "s": np.abs(normal(64, 4)).reshape(-1)}
-    sizes = {"K": 128, "N": 64, "bits": 4, "block_size": 32}
-    proto = model(
-        [helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", **sizes)],
-        [("x", [3, 128])],
-        [("y", [3, 64])],
-        weights,
-    )
-    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    return proto
-
-
-@needs_node
-@pytest.mark.parametrize("make", [integers, halves, few_bits])
-def test_small_types_give_the_results_of_the_native_engine(make, tmp_path):
-    program = compiled(make())
-    folder, inputs = built(program, tmp_path), program.signature.random()
-    (came,) = web.ran([Run(folder, [inputs])])
-    alike(came, program.run(inputs))
-    if make is integers:
-        assert b"\xfd\xba\x01" in (folder / "model.wasm").read_bytes(), "no i32x4.dot_i16x8_s"
 
 
 WITHOUT = """

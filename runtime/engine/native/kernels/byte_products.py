@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -33,6 +34,7 @@ from populus.runtime.engine.native.kernels.operands import (
     walk_over,
     walks_of,
 )
+from populus.runtime.engine.native.kernels.panels import lines
 from populus.runtime.tape import tape_of
 
 Launches: TypeAlias = list[Launch]
@@ -132,9 +134,11 @@ class _Binding:
 
     def transformed(self, w: Array, plane: byte_winograd.Plane) -> Array:
         """Gives the constant w [oc, ic, 3, 3] as Winograd's algorithm multiplies by it."""
-        if self.task.constants is None:
-            return byte_winograd.packed(w, plane)
-        return self.task.constants.form(w.ctypes.data, ("points", plane, w.strides), lambda: byte_winograd.packed(w, plane))
+        room, fill = partial(lines, plane.weights, np.int16), partial(byte_winograd.packing, self.library, plane)
+        if self.task.constants is not None:
+            return self.task.constants.filled(w, ("points", plane, w.strides), room, fill)
+        fill(w, u := room())()
+        return u
 
     def multiply(self, product: ByteProduct, a: Array, rows: Array, depth: Array, right: Bytes, c: Matrix | OnMatrix) -> bool:
         """Adds the product of all rows into c, a matrix or what a formula makes. Returns False without a kernel."""

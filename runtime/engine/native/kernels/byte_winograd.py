@@ -36,7 +36,6 @@ ROWS, VECTORS = 4, 2  # of a block of sums
 TILES, ROOM = 24, 384 << 10  # tiles from which a chunk fills its blocks, and bytes of v that the second cache holds
 POINTS, CHUNKS = 16, 4  # points of a tile; ranges of chunks for each thread
 FIRST_WORD = 18  # the arguments from here on are those of a formula
-SIDES = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.float32)  # 2G
 
 
 @dataclass(frozen=True)
@@ -76,6 +75,11 @@ class Plane:
         return -(-self.rows * self.across // ROWS) * ROWS
 
     @property
+    def weights(self) -> int:
+        """Elements of u."""
+        return POINTS * self.oc * self.ic
+
+    @property
     def bytes(self) -> tuple[int, int, int]:
         """Bytes of v, of m, and of the sums of a panel."""
         sums = 4 * self.rows * self.across * self.columns * 4
@@ -90,12 +94,49 @@ def suits(machine: Machine, plane: Plane) -> bool:
     return saved and plane.ic <= MOST_CHANNELS and plane.oc >= FEWEST_OUTPUTS
 
 
-def packed(w: Array, plane: Plane) -> Array:
-    """Computes u of w [oc, ic, 3, 3]."""
-    kernel = np.einsum("pi,qj->ijpq", SIDES, SIDES).reshape(9, POINTS)
-    points = (w.reshape(-1, 9).astype(np.float32) @ kernel).astype(np.int16)  # exact: integers below 2^24
-    shape = (plane.oc // plane.columns, plane.columns, plane.ic // 2, 2, POINTS)
-    return np.ascontiguousarray(points.reshape(shape).transpose(0, 4, 2, 1, 3))
+def packing(library: Library, plane: Plane, w: Array, u: Array) -> Launch:
+    """Builds the launch that computes u of w [oc, ic, 3, 3]."""
+    kernel = Kernel("byte winograd weights", _packer, partial(_packed, plane.columns))
+    return Launch(library, kernel, [w, u, plane.ic, *w.strides], plane.oc // plane.columns, 4 * u.size)
+
+
+def _packed(columns: int, args: Arguments, units: int) -> Touched:
+    """States what a launch of `_packer` touches."""
+    w, u, ic, *steps = args
+    return Touched([Elements.at(w, 1, *zip((units * columns, ic, 3, 3), steps, strict=True))], [Elements.of(u)])
+
+
+def _packer(name: str, machine: Machine) -> str:
+    """Emits u = 2G w 2G'. Units are panels of output channels."""
+    f, columns = Function(name), VECTORS * byte_dots.lanes_of(machine)
+    w, u, ic, oc_step, ic_step, row_step, column_step = f.args("ppiiiii")
+    plane = f.mul(ic, 2 * columns)
+
+    def side(w: Sequence[str]) -> list[str]:
+        outer = f.let(f"add i16 {w[0]}, {w[2]}")
+        return [
+            f.let(f"{op} i16 {a}, {b}") for op, a, b in (("shl", w[0], 1), ("add", outer, w[1]), ("sub", outer, w[1]), ("shl", w[2], 1))
+        ]
+
+    def panel(j: str) -> None:
+        into = f.beyond(u, f.mul(plane, f.mul(j, POINTS)))
+
+        def channel(c: str) -> None:
+            first = f.beyond(into, f.add(f.mul(f.let(f"lshr i64 {c}, 1"), 4 * columns), f.mul(f.let(f"and i64 {c}, 1"), 2)))
+
+            def one(q: str) -> None:
+                at = f.beyond(f.beyond(w, f.mul(f.add(f.mul(j, columns), q), oc_step)), f.mul(c, ic_step))
+                places = [[f.beyond(at, f.add(f.mul(row_step, y), f.mul(column_step, x))) for y in range(3)] for x in range(3)]
+                halves = [side([f.let(f"sext i8 {f.load('i8', place)} to i16") for place in line]) for line in places]
+                for n, value in enumerate(value for p in range(4) for value in side([half[p] for half in halves])):
+                    f.store("i16", value, f.beyond(f.at(first, f.mul(q, 2), "i16"), f.mul(plane, n)))
+
+            f.loop(0, columns, one)
+
+        f.loop(0, ic, channel)
+
+    f.loop("%first", "%end", panel)
+    return f.done()
 
 
 def _input_side(f: Function, vector: str, d: Sequence[str]) -> list[str]:
