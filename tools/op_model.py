@@ -18,6 +18,7 @@ from populus.dialects.support.element_types import dtype_of, is_float
 from populus.program.compile import compile
 from populus.program.options import EngineName, LevelName
 from populus.program.program import Program
+from populus.runtime.differences import largest_difference
 from populus.write.builder import Builder
 
 if TYPE_CHECKING:
@@ -162,11 +163,16 @@ def others(p: Property, value: Plain | None) -> Iterator[Plain]:
 
 
 def difference(a: Array, b: Array) -> float:
-    """Computes the largest difference, relative to values above 1. NaNs and infinities at equal places count as equal."""
+    """Computes the largest difference, relative to values above 1. NaNs and infinities at equal places count as equal.
+
+    That of integers, which do not round, is relative to nothing.
+    """
     import numpy as np
 
     if a.shape != b.shape:
         return float("inf")
+    if _whole(a, b):
+        return largest_difference(a, b).absolute
     x, y = a.astype(np.float64), b.astype(np.float64)
     same = (x == y) | (np.isnan(x) & np.isnan(y))
     with np.errstate(invalid="ignore"):
@@ -177,15 +183,19 @@ def difference(a: Array, b: Array) -> float:
 def close(one: Array, two: Array, noise: float = 1e-6) -> bool:
     """Compares values of single precision, whose orders of sums may differ. `noise`: of sums of values of about 1.
 
-    Where all values are small, so is the noise.
+    Where all values are small, so is the noise. Integers are equal.
     """
     import numpy as np
 
-    if one.shape != two.shape:
-        return False
+    if one.shape != two.shape or _whole(one, two):
+        return difference(one, two) == 0
     a, b = one.astype(np.float64), two.astype(np.float64)
     largest = float(np.max(np.abs(b[np.isfinite(b)]), initial=0))
     return bool(np.allclose(a, b, rtol=10 * noise, atol=noise * min(1.0, largest), equal_nan=True))
+
+
+def _whole(a: Array, b: Array) -> bool:
+    return a.dtype.kind in "iub" and b.dtype.kind in "iub"
 
 
 def off_by(a: Array, b: Array) -> str:

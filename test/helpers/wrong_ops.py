@@ -53,6 +53,34 @@ class RowsOp(PopartOp):
         return ()
 '''
 
+COUNTED = '''
+from xdsl.dialects.builtin import TensorType, i32
+from xdsl.irdl import irdl_op_definition, operand_def, result_def
+
+from populus.dialects.expr import Arg
+from populus.dialects.popart import calls
+from populus.dialects.popart.base import PopartOp
+from populus.dialects.support.constraints import tensors
+
+
+@irdl_op_definition
+class CountedOp(PopartOp):
+    """`y = x + 2000000`. Source: a test."""
+
+    name = "acme.counted"
+    x = operand_def(tensors("T", i32))
+    y = result_def(TensorType)
+
+    def infer(self):
+        return [self.x.type]
+
+    def evaluate(self, x):
+        return [(x + 2_000_000).astype(x.dtype)]
+
+    def lower(self, b):
+        return [calls.map(b, Arg(1) + 2_000_000, self.x)]
+'''
+
 # (name, the text, what replaces it, what the line says)
 WRONG = [
     # members that fail

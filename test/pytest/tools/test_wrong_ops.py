@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from helpers.wrong_ops import ENDLESS, ROWS, UNREADABLE, WRONG, WRONG_IN_TWO
+from helpers.wrong_ops import COUNTED, ENDLESS, ROWS, UNREADABLE, WRONG, WRONG_IN_TWO
 from helpers.wrong_tables import TABLE, WRONG_TABLES
 from populus.tools.op_limits import TooLong, limit
 
@@ -48,6 +48,13 @@ def test_a_definition_that_is_wrong_in_several_places_has_its_line(parts, line, 
     status, said, _ = check(populus, tmp_path, replaced(ROWS, parts))
     assert status == 1
     assert line in said
+
+
+def test_integers_that_differ_by_one_are_told_apart_however_large_they_are(populus, tmp_path):
+    assert check(populus, tmp_path, COUNTED)[:2] == (0, "")
+    status, said, _ = check(populus, tmp_path, replaced(COUNTED, [("Arg(1) + 2_000_000", "Arg(1) + 2_000_001")]))
+    assert status == 1
+    assert "its `evaluate` gives other values than its lowering for y: by up to 1" in said
 
 
 @pytest.mark.parametrize(("parts", "found"), [w[1:] for w in WRONG_TABLES], ids=[w[0] for w in WRONG_TABLES])
