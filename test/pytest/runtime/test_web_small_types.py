@@ -11,6 +11,7 @@ from helpers import web
 from helpers.built_nets import compiled, model, normal
 from helpers.web import Run, alike, needs_node
 from populus.program.building import frozen_program
+from populus.runtime.engine.native.frozen.loaded_tables import sides_of
 
 
 def integers():
@@ -41,6 +42,27 @@ def test_weights_of_8_bits_that_loading_transforms_are_shipped_as_bytes():
     assert form.constants[-1].nbytes == 32 * 32 * 9 and form.packed == 32 * 32 * 16 * 2
 
 
+def largest_bytes():
+    """The largest of each window of bytes, which a table of 9 places for each reads."""
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2])
+    return model([node], [("x", [1, 32, 41, 31], TensorProto.UINT8)], [("y", [1, 32, 20, 15], TensorProto.UINT8)])
+
+
+def test_tables_of_offsets_are_made_when_a_page_loads():
+    """They were a quarter of the file of squeezenet in 8 bits."""
+    form = frozen_program(compiled(largest_bytes()), "wasm32", {}).form
+    assert form.packed >= 8 * 9 * 20 * 15 > 8 * sum(c.nbytes for c in form.constants)
+
+
+def test_a_table_has_the_counts_and_steps_of_its_sides():
+    first = 5 + np.add.outer(np.arange(4) * 100, np.array([0, 7, 14])).reshape(-1)
+    assert sides_of(first) == [(3, 7), (4, 100)]
+    assert sides_of(np.arange(12) * -8) == [(12, -8)]
+    changed = first.copy()
+    changed[-1] += 1
+    assert sides_of(changed) is None
+
+
 def halves():
     """A product of f16 whose weights are stored as f16, and a conversion."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Cast", ["p"], ["y"], to=TensorProto.FLOAT)]
@@ -63,7 +85,7 @@ def few_bits():
 
 
 @needs_node
-@pytest.mark.parametrize("make", [integers, bytes_by_points, halves, few_bits])
+@pytest.mark.parametrize("make", [integers, bytes_by_points, largest_bytes, halves, few_bits])
 def test_small_types_give_the_results_of_the_native_engine(make, tmp_path):
     program = compiled(make())
     inputs = program.signature.random()

@@ -20,6 +20,7 @@ from populus.runtime.built.steps import IN, OUT
 from populus.runtime.codelets.task import Filling, Run
 from populus.runtime.engine.native.codegen.cpu import WASM, Machine, machine
 from populus.runtime.engine.native.codegen.jit import library_of
+from populus.runtime.engine.native.frozen.loaded_tables import tables
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.assembly import assembled
@@ -97,6 +98,7 @@ class FreezingProgram(NativeProgram):
         self.plan, self.given, self.taken = plan, list(given), list(taken)
         self._pool = pool
         self.refusals: dict[int, str] = {}  # texts of launches, by identity
+        self._tables: list[tuple[Array, Array, Launch]] = []
         super().__init__(graph, threads=threads, states=states)
 
     def begin(self, cpu: str | None, threads: int | None) -> None:
@@ -111,12 +113,15 @@ class FreezingProgram(NativeProgram):
     def load(self) -> None:
         LoadedProgram.load(self)
         self.body = BlockNode([self.body, *self._committed()])
+        # Programs of one file share tables in it, so each would have memory for those of its own.
+        if isinstance(self.constants, LoadedConstants) and self._pool is None:
+            self._tables = tables(self.library, [run for run, _ in self.body.calls() if isinstance(run, Launch)], self.blocks())
         self.table, self.times = assembled(self.library, self.body, self.blocks(), [launch for _, _, launch in self.filling()])
         self.constants.release_all(set(self._memory))
 
     def filling(self) -> list[tuple[Array, Array, Launch]]:
         """Lists constants that loading packs: their elements, their packed form, and the launch that makes it."""
-        return list(self.constants.filling.values()) if isinstance(self.constants, LoadedConstants) else []
+        return [*(self.constants.filling.values() if isinstance(self.constants, LoadedConstants) else ()), *self._tables]
 
     def blocks(self) -> Blocks:
         blocks = super().blocks()

@@ -57,19 +57,27 @@ class Blocks:
         self._blocks.insert(at, block)
         return block
 
-    def of(self, array: Array) -> tuple[Block, int]:
-        """Finds the block of an array and the array's offset in bytes. Memory that was not added is a constant's."""
+    def found(self, array: Array) -> tuple[Block, int] | None:
+        """Finds the block of an array and the array's offset in bytes. Returns None for memory that was not added."""
         address = array.__array_interface__["data"][0]
         at = bisect_right(self._begins, address) - 1
         if at >= 0 and address - self._begins[at] < max(self._blocks[at].memory.nbytes, 1):
             return self._blocks[at], address - self._begins[at]
-        low, high = _extent(_owner(array))
+        return None
+
+    def of(self, array: Array) -> tuple[Block, int]:
+        """Finds the block of an array and the array's offset in bytes. Memory that was not added is a constant's."""
+        if (found := self.found(array)) is not None:
+            return found
+        address = array.__array_interface__["data"][0]
+        low, high = _extent(owner(array))
         if not low <= address < high:
             low, high = _extent(array)
         return self.add(Region.DATA, np.asarray(Memory(low, high - low, array))), address - low
 
 
-def _owner(array: Array) -> Array:
+def owner(array: Array) -> Array:
+    """Gives the array whose memory an array is a part of, or all."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
