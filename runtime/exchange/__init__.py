@@ -167,7 +167,10 @@ def _moved(boxes: Boxes, view: View, grid: Grid, tiles: int) -> Moved:
     box, local, mine = np.ones(shape, np.int64), own, own
     read = np.ones(tiles, np.int64)
     exact, named, visible = True, set[int](), {span.index for span in place.spans}
-    images = [spanning_image(boxes, span, place.dims, view, rank) for span in place.spans]
+    spanning = [spanning_image(boxes, span, place.dims, view, rank) for span in place.spans]
+    images = [image for image in spanning if image is not None]
+    if len(images) < len(spanning):
+        return _bound(boxes, view, grid, tiles)
     spanned = {d for span in place.spans for d, _, _ in span.pieces}
     for dim in (dim for d, dim in enumerate(place.dims) if d not in spanned):
         visible.update(index for index, _ in dim.shown)

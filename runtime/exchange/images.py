@@ -73,34 +73,47 @@ def dim_image(boxes: Boxes, dim: Dim, view: View, cell_first: Counts, cell_end: 
     return _listed_image(member, boxes.tile, cell_first, cell_end)
 
 
-def spanning_image(boxes: Boxes, span: SpanningDim, dims: Sequence[Dim], view: View, rank: Counts) -> DimImage:
-    """Counts the indices accessed along a view dimension that spans several dimensions of the variable.
+def spanning_image(boxes: Boxes, span: SpanningDim, dims: Sequence[Dim], view: View, rank: Counts) -> DimImage | None:
+    """Counts the indices accessed along a view dimension that spans several dimensions of the variable; None if they are cut too often.
 
-    Each index belongs to one part of each of those dimensions; together they are its label, which names its cells.
-    Sorted by (label, index), the indices of one label within an interval are contiguous.
+    Each index belongs to one part of each of those dimensions; together they are its label, which names its cells. Indices between
+    which nothing begins or ends are one. Sorted by (label, index), those of one label within an interval are contiguous.
     """
     n = view.shape[span.index]
-    index = np.arange(n)
-    labels, own = np.zeros(n, np.int64), np.zeros_like(rank)
+    first, end = boxes.intervals[span.index]
+    cuts = [_cuts(dims[d], divisor, size) for d, divisor, size in span.pieces]
+    if sum(len(places) * -(-n // (divisor * size)) for places, (_, divisor, size) in zip(cuts, span.pieces)) > MEMBERS:
+        return None
+    periods = [np.arange(0, n, divisor * size)[:, None] + places for places, (_, divisor, size) in zip(cuts, span.pieces) if len(places)]
+    index = np.unique(np.concatenate([[0, n], first.ravel(), end.ravel(), *(p[p < n] for p in periods)]))
+    index, lengths = index[:-1], np.diff(index)
+    labels, own = np.zeros_like(index), np.zeros_like(rank)
     for d, divisor, size in span.pieces:
         dim = dims[d]
         at = dim.offset + (dim.shown[0][1] if dim.shown else 0) * (index // divisor % size)
         labels = labels * dim.split.parts + np.searchsorted(np.asarray(dim.split.bounds()), at, "right") - 1
         own = own * dim.split.parts + part_of(dim, dims, np.maximum(rank, 0))
     own = np.where(rank >= 0, own, -1)
-    first, end = boxes.intervals[span.index]
-    step = np.zeros(n + 1, np.int64)
-    np.add.at(step, first.ravel(), 1)
-    np.add.at(step, end.ravel(), -1)
+    step = np.zeros(len(index) + 1, np.int64)
+    np.add.at(step, np.searchsorted(index, first.ravel()), 1)
+    np.add.at(step, np.searchsorted(index, end.ravel()), -1)
     readers = np.cumsum(step[:-1])
     keys = labels * (n + 1) + index
     order = np.argsort(keys)
-    keys, readers = keys[order], readers[order]
-    some, one = _prefix(readers >= 1), _prefix(readers == 1)
+    keys, readers, lengths = keys[order], readers[order], lengths[order]
+    some, one, all_of = (_prefix(counted * lengths) for counted in (readers >= 1, readers == 1, 1))
     label = own[boxes.tile] * (n + 1)
     a, b = np.searchsorted(keys, label + first), np.searchsorted(keys, label + end)
     low, high = np.searchsorted(keys, own * (n + 1)), np.searchsorted(keys, own * (n + 1) + n)
-    return DimImage(end - first, b - a, one[b] - one[a], some[high] - some[low])
+    return DimImage(end - first, all_of[b] - all_of[a], one[b] - one[a], some[high] - some[low])
+
+
+def _cuts(dim: Dim, divisor: int, size: int) -> Counts:
+    """Lists where another part of a dimension begins, in indices of one period of a view dimension that spans it; none if it is whole."""
+    if dim.split.parts == 1 or not dim.shown:
+        return np.zeros(0, np.int64)
+    begins = -((dim.offset - np.asarray(dim.split.bounds()[1:-1])) // dim.shown[0][1])
+    return np.array([0, *begins[(begins > 0) & (begins < size)]], np.int64) * divisor
 
 
 def _interval_image(first: Counts, end: Counts, n: int, tile: Counts, cell_first: Counts, cell_end: Counts) -> DimImage:

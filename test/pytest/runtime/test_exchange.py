@@ -259,3 +259,18 @@ def test_a_long_dimension_is_counted_between_the_places_where_something_begins_o
             assert counted(first, end, tile, bounds) == each
         long = counted(first << 36, end << 36, tile, bounds << 36)
         assert long == [[n << 36 for n in counts] for counts in each]
+
+
+def test_a_long_dimension_that_spans_several_takes_no_memory_for_each_index():
+    """A vector of 4 rows, cut in 3 by its readers and each row in 2 by its owners: the counts are those of a short one, times 2^30."""
+
+    def moved(n: int) -> list[list[int]]:
+        view = View.whole((4, 6 * n)).reshape((24 * n,))
+        assert view is not None
+        domain = Domain((("i", Split(24 * n, 3)),), ("i",))
+        found = field_exchange(domain, (along("i"),), view, Grid((Split(4), Split(6 * n, 2)), (1,)), 4)
+        return [found.away.tolist(), found.home.tolist(), [found.exact]]
+
+    away, home, exact = moved(1)
+    assert any(away) and any(home) and exact == [True]
+    assert moved(1 << 30) == [[n << 30 for n in away], [n << 30 for n in home], exact]
