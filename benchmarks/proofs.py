@@ -138,6 +138,7 @@ def row(name: str, target: str, limit: int, launches: bool) -> tuple[str, Counte
     def make() -> object:
         return ALL[name]({"engine": "numpy", **TARGETS[target]})
 
+    start = process_time()
     program = make()
     begin = process_time()
     make()
@@ -152,7 +153,8 @@ def row(name: str, target: str, limit: int, launches: bool) -> tuple[str, Counte
     found = Counter(r.verdict for r in rows)
     reasons = "; ".join(f"{r.passes}: {r.why}" for r in rows if r.verdict != PROVED) or why
     share = f"{taken / seconds:.2f}" if rows and not why else ""  # of a compile that was stopped there is none
-    cells = (name, target, found[PROVED], found[REFUTED], found[UNDECIDED], f"{seconds:.2f}", f"{taken:.2f}", share, reasons[:120])
+    times = (f"{t:.2f}" for t in (begin - start, seconds, taken))
+    cells = (name, target, found[PROVED], found[REFUTED], found[UNDECIDED], *times, share, reasons[:120])
     return f"| {' | '.join(map(str, cells))} |", found + Counter({REFUTED: int("is refuted" in why and not found[REFUTED])})
 
 
@@ -196,8 +198,8 @@ def main(argv: list[str] | None = None) -> int:
     warnings.simplefilter("ignore")
     if args.nodes is not None:
         return 0 if nodes(args.nodes) else 1
-    print("| model | target | proved | refuted | not decided | compile (s) | prove (s) | ratio | not decided, or why not |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| model | target | proved | refuted | not decided | first compile | compile (s) | prove (s) | ratio | not decided, or why not |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     found = Counter[str]()
     for name in args.models or (QUICK if args.quick else ALL):
         for target in (t for t in args.targets if t in DEVICES or name != IN_POPXL):

@@ -92,6 +92,15 @@ def values(at: Map, columns: Sequence[Array]) -> Array:
     return found
 
 
+def places(at: Map, whole: Sequence[range], along: Sequence[int]) -> Array:
+    """Lists the places that a map has in a box of its domain, in row-major order of the dimensions `along`; it depends on no others."""
+    grid = dict(zip(along, np.meshgrid(*(np.arange(whole[d].start, whole[d].stop) for d in along), indexing="ij", sparse=True)))
+    found = values(at, [grid.get(d, np.asarray(r.start)) for d, r in enumerate(whole)])
+    found = np.broadcast_to(found, [len(whole[d]) for d in along]).reshape(-1)
+    assert (found >= 0).all(), at
+    return found
+
+
 def _value(aff: isl.Aff, columns: Sequence[Array]) -> Array:
     """Computes an affine expression, with divisions rounded down, at many indices."""
     denominator = int(aff.get_denominator_val().to_python())

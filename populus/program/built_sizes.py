@@ -35,9 +35,7 @@ def programs_of(program: Program, states: Mapping[str, str]) -> list[Program]:
     keys = _keys(program, states)
     if len(keys) > MOST:
         names = ", ".join(name for name, _ in keys[0])
-        raise PopulusError(
-            f"{len(keys)} programs for the buckets of {names}; at most {MOST} are built, so give fewer (buckets, --buckets)"
-        )
+        raise PopulusError(f"{len(keys)} programs for the buckets of {names}; at most {MOST} are built, so give fewer (buckets, --buckets)")
     return [program.keyed(key) for key in keys]
 
 

@@ -46,7 +46,7 @@ def equal(x: Array, y: Array, relation: Map, rounding: float) -> bool:
 
 @dataclass(frozen=True)
 class Size:
-    """Sums of a constant that no order of its elements changes, to rounding: their number, and the largest and mean magnitude."""
+    """Sums of a constant that no order of its elements changes, to rounding: their number, the largest magnitude, and that of the mean."""
 
     count: int
     largest: float
@@ -59,9 +59,11 @@ class Size:
         largest = total = 0.0
         with np.errstate(all="ignore"):
             for begin in range(0, flat.size, PART):
-                sizes = np.abs(flat[begin : begin + PART].astype(np.float64, copy=False))
-                largest, total = float(np.maximum(largest, sizes.max())), total + float(sizes.sum())
-        return Size(flat.size, largest, total / flat.size, rounding)
+                part = flat[begin : begin + PART]
+                if part.dtype.name not in ("float32", "float64"):
+                    part = part.astype(np.float64)
+                largest, total = float(np.max([largest, part.max(), -part.min()])), total + float(part.sum())
+        return Size(flat.size, largest, abs(total) / flat.size, rounding)
 
     def like(self, other: Size, multiple: bool) -> bool:
         """Tells whether two constants may have equal elements in some order; with `multiple`, to a factor."""

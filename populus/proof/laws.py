@@ -282,12 +282,10 @@ class Laws:
         sizes = [len(bounds[d]) for d in used]
         if math.prod(sizes) > MOST_ELEMENTS:
             return None
-        grid = np.meshgrid(*(np.arange(bounds[d].start, bounds[d].stop) for d in used), indexing="ij", sparse=True)
-        columns = [grid[used.index(d)] if d in used else np.asarray(r.start) for d, r in enumerate(bounds)]
-        value = _evaluated(function, [self.values(a, columns) for a in args])
+        value = _evaluated(function, [self.values(a, bounds, tuple(used)) for a in args])
         if np.asarray(value).dtype == bool:
             return None
-        flat = np.ascontiguousarray(np.broadcast_to(np.asarray(value, np.float64), sizes)).reshape(-1)
+        flat = np.ascontiguousarray(np.broadcast_to(np.asarray(value, np.float64), math.prod(sizes)))
         rounding = max((self.terms.rounding[a.node] for a in args if isinstance(a, Leaf)), default=0.0)
         node = self.terms.constant(flat, rounding)
         if (number := self.terms.uniform.get(node)) is not None:
@@ -299,12 +297,14 @@ class Laws:
         where = " and ".join(f"{r.start} <= {v} < {r.stop}" for v, r in zip(i, bounds)) or "true"
         return Leaf(node, affine.read_map(f"{{ [{', '.join(i)}] -> [{' + '.join(place)}] : {where} }}"))
 
-    def values(self, tree: Tree, columns: list[Array]) -> Array:
-        """Gives the numbers of a constant at many indices."""
+    def values(self, tree: Tree, bounds: tuple[range, ...], along: tuple[int, ...]) -> Array:
+        """Gives the numbers of a constant in a box, in row-major order of the dimensions `along`."""
         if isinstance(tree, Number):
             return np.float64(tree.value) * np.ones(())
         assert isinstance(tree, Leaf), tree
-        return self.terms.arrays[tree.node].astype(np.float64)[arrays.values(tree.at, columns)]
+        small = math.prod(len(bounds[d]) for d in along) <= MOST_SHARED
+        at = self.terms.do(arrays.places, tree.at, bounds, along) if small else arrays.places(tree.at, bounds, along)
+        return self.terms.arrays[tree.node].astype(np.float64)[at]
 
     def into_sum(self, leaf: Leaf, by: Leaf) -> Tree | None:
         """Multiplies the constants in a sum of products by a constant; None if there are other products in it, or no such sum."""

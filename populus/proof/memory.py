@@ -66,7 +66,7 @@ def prove_memory(graph: GraphOp, exchange: bool = False, terms: Terms | None = N
 class _Prover:
     def __init__(self, graph: GraphOp, exchange: bool, terms: Terms):
         self.tiles, self.exchange, self.report, self.views = graph.machine.tiles, exchange, Report(), affine.Views(terms.composed)
-        self.once = terms.once
+        self.once = terms.sets.once
 
     def claim(self, kind: str, holds: bool, why: str | Callable[[], str]) -> None:
         self.report.claims[kind] += 1

@@ -27,10 +27,10 @@ from populus.dialects.poplar.affine import (
     told_apart,
     within,
 )
-from populus.dialects.poplar.arrays import values
+from populus.dialects.poplar.arrays import places
 from populus.dialects.poplar.points import TooMany, pairs
 from populus.proof.constants import SAME, Multiple, Size, equal, floating, near, ratio, rounding_of, uniform
-from populus.proof.memo import Algebra, Memo, Once
+from populus.proof.memo import Memo, Once, shared
 from populus.proof.report import Undecided
 from populus.proof.sets import inner_too, rank, reorderings, wide
 from populus.proof.trees import CONSTANT, Apply, Converted, Folded, Leaf, Number, Skeleton, Tree, float_name, float_result
@@ -82,7 +82,8 @@ class Nodes:
         self._factors: dict[tuple[int, str], list[int]] = {}  # by size and ends
         self._compared: Memo[bool] = Memo()
         self._sizes: dict[int, Size] = {}
-        self.do = Algebra()
+        self.sets = shared()
+        self.do = self.sets.do
         self._floats: dict[int, bool] = {}
         self._settled: dict[int, bool] = {}
         self.constants = Folded(lambda tree, operands: all(operands) and (not isinstance(tree, Leaf) or self.settled(tree.node)))
@@ -354,7 +355,7 @@ class Nodes:
         used = [d for d in range(len(both)) if self.do(depends_on, to_a, d) or self.do(depends_on, to_b, d)]
         if math.prod(len(both[d]) for d in used) > MOST_PLACES:
             return None
-        return self.do(_places_at, to_a, both, tuple(used)), self.do(_places_at, to_b, both, tuple(used))
+        return self.do(places, to_a, both, tuple(used)), self.do(places, to_b, both, tuple(used))
 
     # -- sums
 
@@ -407,15 +408,6 @@ MOST_LISTED = 4096  # elements of a relation that is compared place by place
 SAMPLES = 61  # bytes of a constant that are compared first
 FLOATS = ("average", "row", "random", "packed_matmul")
 IDEMPOTENT = ("max", "min", "and", "or")
-
-
-def _places_at(to: Map, both: tuple[range, ...], used: tuple[int, ...]) -> Array:
-    """Lists the places of a map to one coordinate on a part of its domain, a box; it differs along the dimensions `used` at most."""
-    grid = dict(zip(used, np.meshgrid(*(np.arange(both[d].start, both[d].stop) for d in used), indexing="ij", sparse=True)))
-    found = values(to, [grid.get(d, np.asarray(r.start)) for d, r in enumerate(both)])
-    found = np.broadcast_to(found, [len(both[d]) for d in used]).reshape(-1)
-    assert (found >= 0).all(), to
-    return found
 
 
 def _first(relation: Map) -> Map:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from populus.dialects import expr
-from populus.dialects.poplar.affine import Composed, Map, Set, box, identity, reshape_map
+from populus.dialects.poplar.affine import Map, Set, box, identity, reshape_map
 from populus.proof.constants import SAME, Multiple
 from populus.proof.ground import Ground
 from populus.proof.laws import Laws, factored
@@ -58,7 +58,7 @@ class Terms(Nodes):
         self.loops: list[Recurrence] = []
         self.laws = Laws(self)
         self.ground = Ground(self)
-        self.composed = Composed()
+        self.composed = self.sets.composed
         self._sizes_of = Folded(size)
         self._parts_of: Memo[tuple[int, Map, float]] = Memo()
 
