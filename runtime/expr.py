@@ -38,7 +38,7 @@ def bind_map(e: Expr, inputs: Sequence[Array], out: Array) -> Callable[[], None]
     tape = tape_of(e, tuple(a.dtype for a in inputs))
     assert out.dtype == tape.dtype, (out.dtype, tape.dtype)
     operands = [*(np.broadcast_to(a, out.shape) for a in inputs), out]
-    shape, strides = coalesced(operands)
+    shape, strides = coalesced(out.shape, [a.strides for a in operands], [a.itemsize for a in operands])
     arrays = [_strided(a, shape, s) for a, s in zip(operands, strides)]
     calls = _bind(tape, arrays[:-1], arrays[-1])
     if len(calls) == 1:
@@ -58,26 +58,23 @@ def bind_map(e: Expr, inputs: Sequence[Array], out: Array) -> Callable[[], None]
     return run
 
 
-def coalesced(arrays: list[Array]) -> tuple[list[int], list[list[int]]]:
-    """Merges neighbouring dimensions of arrays of one shape where all strides allow it.
+def coalesced(sizes: Sequence[int], strides: Sequence[Sequence[int]], items: Sequence[int]) -> tuple[list[int], list[list[int]]]:
+    """Merges neighbouring dimensions where the strides of all arrays allow it. `items`: bytes of an element of each array.
 
     Returns the sizes, and the strides of each array in bytes.
     """
     shape: list[int] = []
-    strides: list[list[int]] = [[] for _ in arrays]
-    for d in reversed(range(arrays[0].ndim)):
-        n = arrays[0].shape[d]
-        if n == 1:
+    found: list[list[int]] = [[] for _ in strides]
+    for d in reversed(range(len(sizes))):
+        if sizes[d] == 1:
             continue
-        if shape and all(a.strides[d] == s[0] * shape[0] for a, s in zip(arrays, strides)):
-            shape[0] *= n
-        else:
-            shape.insert(0, n)
-            for a, s in zip(arrays, strides):
-                s.insert(0, a.strides[d])
-    if not shape:
-        return [1], [[a.itemsize] for a in arrays]
-    return shape, strides
+        if shape and all(own[d] == s[0] * shape[0] for own, s in zip(strides, found)):
+            shape[0] *= sizes[d]
+            continue
+        shape.insert(0, sizes[d])
+        for own, s in zip(strides, found):
+            s.insert(0, own[d])
+    return (shape, found) if shape else ([1], [[item] for item in items])
 
 
 def _strided(a: Array, shape: list[int], strides: list[int]) -> Array:

@@ -24,6 +24,7 @@ from populus.runtime.codelets.task import Array, Piece, Task, Window
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.codegen.touched import address_of
 from populus.runtime.engine.native.kernels.panels import Table, offsets
+from populus.runtime.expr import coalesced
 
 Word: TypeAlias = "int | Array | Kernel"
 Index: TypeAlias = "int | slice | EllipsisType"
@@ -150,16 +151,10 @@ class Nest:
 
     def loops(self) -> tuple[list[int], list[list[int]]]:
         """Lists the loops in the order of the last array's memory, joined where all allow it: sizes, and each array's steps in bytes."""
-        last, shape, steps = self.walks[-1], list[int](), [list[int]() for _ in self.walks]
-        for axis in sorted((a for a in reversed(self.axes) if last.points[a] > 1), key=lambda a: abs(last.bytes[a])):  # inner ones first
-            here = [w.bytes.get(axis, 0) for w in self.walks]
-            if shape and all(step == s[0] * shape[0] for step, s in zip(here, steps)):
-                shape[0] *= last.points[axis]
-                continue
-            shape.insert(0, last.points[axis])
-            for step, s in zip(here, steps):
-                s.insert(0, step)
-        return (shape, steps) if shape else ([1], [[a.itemsize] for a in self.arrays])
+        last = self.walks[-1]
+        axes = sorted((a for a in self.axes if last.points[a] > 1), key=lambda a: -abs(last.bytes[a]))
+        steps = [[w.bytes.get(axis, 0) for axis in axes] for w in self.walks]
+        return coalesced([last.points[axis] for axis in axes], steps, [a.itemsize for a in self.arrays])
 
 
 def _begins_at(x: Array, out: Array) -> bool:
