@@ -92,9 +92,9 @@ def _judge(values: Values, name: str, elements: Set, a: Tree, b: Tree, report: R
             if values.loops and turn == TURNS_OF_LOOPS:
                 break
             values.begin(turn)
-            x, y = float(values.tree(a, point)), float(values.tree(b, point))
-            if values.wide and values.placed:
+            if (numbers := _numbers(values, a, b, point)) is None:
                 continue
+            x, y = numbers
             if values.loops and not _steady(values, a, point, x, y):
                 continue
             if not math.isclose(x, y, rel_tol=max(1e-4, values.terms.coarsest), abs_tol=1e-6) and not (math.isnan(x) and math.isnan(y)):
@@ -105,6 +105,17 @@ def _judge(values: Values, name: str, elements: Set, a: Tree, b: Tree, report: R
         report.undecided.append(f"output '{name}': {both}; it is not evaluated: {why}")
         return
     report.undecided.append(f"output '{name}': {both}; no law shows that they are equal, and drawn numbers do not differ")
+
+
+def _numbers(values: Values, a: Tree, b: Tree, point: tuple[int, ...]) -> tuple[float, float] | None:
+    """Evaluates two terms; None in a turn that says nothing."""
+    try:
+        found = float(values.tree(a, point)), float(values.tree(b, point))
+    except Undecided:
+        if not (values.wide and values.placed):
+            raise
+        return None
+    return None if values.wide and values.placed else found
 
 
 def _steady(values: Values, tree: Tree, point: tuple[int, ...], x: float, y: float) -> bool:
