@@ -53,7 +53,7 @@ def execute(args: argparse.Namespace) -> int:
         if args.model is not None:
             raise UsageError("--web: the page is of the net of digits; --model is for the terminal")
         with working(f"building {args.web}"):
-            size = write_page(Path(args.web), args.target, 16 if args.tiles is None else args.tiles)
+            size = write_page(args.web, args.target, 16 if args.tiles is None else args.tiles)
         Terminal(highlight=False, soft_wrap=True).print(f"{args.web} ({size / 1e3:.0f} kB): open it in a browser", markup=False)
         return 0
     if args.model is None:

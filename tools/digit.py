@@ -63,7 +63,7 @@ def _bar(share: float) -> str:
     return f"{'█' * round(30 * share):30} {share:.0%}"
 
 
-def write_page(path: Path, target: str, tiles: int) -> int:
+def write_page(path: str, target: str, tiles: int) -> int:
     """Writes a page that recognises a digit which is drawn on it, by a WebAssembly program inside; gives the bytes of the page.
 
     Raises PopulusError for a file that cannot be written.

@@ -66,7 +66,7 @@ def execute(args: argparse.Namespace) -> int:
         tried[0] += 1
         return outcome(bytes_of(candidate), path.suffix, args) == first
 
-    target = Path(args.output) if args.output is not None else path.with_name(f"{path.stem}-seed-{args.seed}{path.suffix}")
+    target: str | Path = args.output if args.output is not None else path.with_name(f"{path.stem}-seed-{args.seed}{path.suffix}")
     check_places([target])
     made = smallest(case, of_model if is_model else of_text, fails)  # pyright: ignore[reportArgumentType]
     found = bytes_of(made)

@@ -125,7 +125,7 @@ def _alone_in(folder: str | os.PathLike[str] | None) -> Generator[None, None, No
     if folder is None:
         yield
         return
-    place = Path(folder).resolve()
+    place = Path(os.path.realpath(folder))  # a loop of links is found when the folder is made
     with _CHOOSING.lock:
         if place in _FOLDERS:
             raise PopulusError(f"{os.fspath(folder)}: another thread trains into this folder; give each training a folder of its own")

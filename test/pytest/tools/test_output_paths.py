@@ -174,6 +174,15 @@ def test_an_output_goes_where_its_path_leads(name: str, call, place: Path):
         assert stat.S_ISSOCK(out.stat().st_mode) and left(place, before) == {"out.onnx"}
     out.unlink()
 
+    # A loop of links, and names that end as those of folders.
+    out.symlink_to("out.onnx")
+    wrong = {"out.onnx": "symbolic links", "new/": "s a directory", "model.onnx/out.onnx": "ot a directory", "no/out.onnx": "no"}
+    for path, why in wrong.items():
+        status, _, said = call(command, path)
+        assert status == 1 and why in said and len(said.splitlines()) <= 2, said
+    assert out.is_symlink() and left(place, before) == {"out.onnx"}
+    out.unlink()
+
     # Links stay links, whether they lead to a file or to none.
     for there in (True, False):
         if there and name not in BEGUN:
@@ -249,7 +258,8 @@ def test_a_folder_of_outputs_is_made_or_filled_and_nothing_else_is_put_in_its_pl
     old(place / "file")
     os.mkfifo(place / "pipe")
     (place / "link").symlink_to("file")
-    for path in ("file", "pipe", "link", os.devnull, "/proc/out", "n" * 256):
+    (place / "loop").symlink_to("loop")
+    for path in ("file", "pipe", "link", "loop", os.devnull, "/proc/out", "n" * 256):
         status, _, said = call(command, path)
         assert status == 1 and path[:100] in said and len(said.splitlines()) == 1, said
     assert (place / "file").read_text() == "{}" and (place / "link").is_symlink() and (place / "pipe").is_fifo()
