@@ -1,6 +1,7 @@
 """ONNX's node tests as WebAssembly: for how many of them a module in Node, or in Chromium, has every bit of the native engine.
 
 python -m benchmarks.web_bits [--step N] [--from N]     every N-th case; all without.
+python -m benchmarks.web_bits --nets [MODEL ..]         the models of the table of speeds, by default all.
 python -m benchmarks.web_bits --chromium [..]           the same in pages of Chromium, which playwright opens.
 
 A case is built with relaxed SIMD and runs on the inputs that its program draws. It is refused where `populus build` refuses it, with the
@@ -22,7 +23,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import populus
-from benchmarks.same_bits import Case, compared, node_tests
+from benchmarks.same_bits import Case, compared, nets, node_tests
+from benchmarks.speed import HOST
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "test"))
 from helpers import web
@@ -113,10 +115,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.web_bits", description=__doc__)
     parser.add_argument("--step", type=int, default=1)
     parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--nets", nargs="*", metavar="MODEL")
     parser.add_argument("--chromium", action="store_true")
     options = parser.parse_args()
     build = lambda program, folder: populus.build(program, folder, cpu="wasm32", relaxed=True)  # noqa: E731
     with chromium() if options.chromium else nullcontext(judged) as judge:
+        if options.nets is not None:
+            return compared(nets(options.nets or HOST), build, judge, 1)
         return compared(node_tests(options.first, options.step), build, judge, CHUNK)
 
 
