@@ -146,9 +146,14 @@ MISTAKES = (
         ("after = [i for i in touching if i > order[here]]", "after = [i for i in touching if i > order[here] + 1]"),
     ),
     *_of(
-        "lowering/poplar/load_ahead.py", (f"{OFFLOAD} -k 'weights or buffer or memory or outside'",),
-        ("mesh.buffers < 2", "mesh.buffers < 1"),
+        "lowering/poplar/load_ahead.py", (f"{OFFLOAD} -k 'loads'",),
+        ("if not moved or highest(", "if True or highest("),
+    ),
+    *_of(
+        "lowering/poplar/schedule.py", (f"{OFFLOAD} -k 'weights or buffer or memory or outside or loads'",),
+        ("mesh.buffers > 1", "mesh.buffers > 0"),
         ("+ tenant.largest <= limit", "<= limit"),
+        ("left[k] - hidden, total - hidden", "left[k], total - hidden"),
     ),
     # -- conversions from ONNX: signs, bounds, axes
     *_of(

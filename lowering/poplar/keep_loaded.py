@@ -12,6 +12,7 @@ from xdsl.rewriter import Rewriter
 
 from populus.dialects.poplar import ConstOp, CopyOp, GraphOp, StorageOp, VarOp
 from populus.lowering.poplar.allocate import highest
+from populus.lowering.poplar.schedule import Arrival, Schedule
 from populus.runtime.liveness import Span
 from populus.runtime.memory import Tenant, tenants, usage
 
@@ -44,7 +45,8 @@ def keep_loaded(graph: GraphOp, loads: Sequence[Load], room: int) -> None:
     """Replaces later loads of a constant by the first, and all loads of one by the constant itself, as far as memory allows.
 
     The loads with the fewest steps in between are the first to be joined. Constants that fit for the whole program return to the
-    tiles last, for their bytes are then there in each step. An allocation checks that the tiles hold it.
+    tiles last, for their bytes are then there in each step. Of a few limits, and with room for one load ahead or without, the choice whose
+    loads on a mesh are the least exposed is taken. An allocation checks that the tiles hold it.
     """
     if not loads:
         return
@@ -52,12 +54,22 @@ def keep_loaded(graph: GraphOp, loads: Sequence[Load], room: int) -> None:
     used = usage(all_tenants, steps, graph.machine)
     by_op = {t.op: t for t in all_tenants if isinstance(t.op, StorageOp)}
     others = [t for t in all_tenants if t.op not in {load.variable for load in loads}]
-    for share in SHARES:
-        bytes = np.array(used.bytes_by_step)
-        kept = _joined([_Kept(load, by_op[load.variable], []) for load in loads if load.variable in by_op], bytes, int(share * room))
-        returned = _returned(kept, bytes, int(share * room))
-        left = [k.tenant for k in kept if k.first.constant not in returned]
-        if used.peak_bytes > room or highest([*others, *left, *returned.values()], graph.machine) <= room:
+    schedule = Schedule(steps, graph.machine) if graph.machine.mesh is not None else None
+    largest = max((by_op[load.variable].largest for load in loads if load.variable in by_op), default=0)
+    choices: list[tuple[int, list[Tenant], list[_Kept], dict[ConstOp, Tenant]]] = []
+    for share in SHARES if schedule is None else (1.0, *SHARES):
+        limit = int(share * room)
+        for reserved in (0, largest) if schedule is not None and schedule.ahead else (0,):
+            bytes = np.array(used.bytes_by_step)
+            kept = _joined([_Kept(load, by_op[load.variable], []) for load in loads if load.variable in by_op], bytes, limit - reserved)
+            returned = _returned(kept, bytes, limit - reserved)
+            left = [k for k in kept if k.first.constant not in returned]
+            cycles, moved = 0, [k.tenant for k in left]
+            if schedule is not None:
+                cycles, _, moved = schedule.moved([Arrival(k.first.copy, k.tenant) for k in left], bytes, limit)
+            choices.append((cycles, moved, kept, returned))
+    for _, moved, kept, returned in sorted(choices, key=lambda c: c[0]):
+        if used.peak_bytes > room or highest([*others, *moved, *returned.values()], graph.machine) <= room:
             for k in kept:
                 _apply(k, k.first.constant in returned)
             return
@@ -92,20 +104,38 @@ def _joined(kept: Iterable[_Kept], bytes: NDArray[np.int64], limit: int) -> list
 
 
 def _returned(kept: Iterable[_Kept], bytes: NDArray[np.int64], limit: int) -> dict[ConstOp, Tenant]:
-    """Chooses the constants that are on the tiles throughout: those with the most loads for each step in which they take memory."""
+    """Chooses the constants that are on the tiles throughout: those with the most loads for each step in which they take memory.
+
+    Of about equals, the first, which has no step before it, and then those far from each other: a load hides under what lies between.
+    """
     groups: dict[ConstOp, list[_Kept]] = {}
     for one in kept:
         groups.setdefault(one.first.constant, []).append(one)
     choices: list[tuple[float, int, ConstOp, Tenant, list[Span]]] = []
     last = len(bytes) - 1
-    for constant, group in groups.items():
+    for constant, group in sorted(groups.items(), key=lambda g: g[1][0].tenant.first):
         begins = [0, *(end + 1 for k in group for _, end in k.tenant.spans)]
         ends = [*(begin - 1 for k in group for begin, _ in k.tenant.spans), last]
         free = list(zip(sorted(begins), sorted(ends), strict=True))
         tenant = replace(group[0].tenant, label=constant.label.data, op=constant, spans=((0, last),))
         loads = sum(len(k.tenant.spans) for k in group)
-        choices.append((-loads / max(1, sum(end - begin + 1 for begin, end in free)), len(choices), constant, tenant, free))
-    return {c: tenant for *_, c, tenant, free in sorted(choices, key=lambda c: c[:2]) if _taken(free, tenant.largest, bytes, limit)}
+        choices.append(
+            (
+                -round(10 * math.log(loads * last / max(1, sum(end - begin + 1 for begin, end in free)))),
+                len(choices),
+                constant,
+                tenant,
+                free,
+            )
+        )
+    order = {number: i for i, number in enumerate(sorted(range(len(choices)), key=_reversed_bits))}  # those that are left are apart
+    choices.sort(key=lambda c: (c[0], order[c[1]]))
+    return {c: tenant for *_, c, tenant, free in choices if _taken(free, tenant.largest, bytes, limit)}
+
+
+def _reversed_bits(n: int) -> float:
+    """Reads the bits of a number behind the point, the last first: numbers in order of it are apart."""
+    return float(int(f"{n:b}"[::-1], 2)) / 2 ** n.bit_length()
 
 
 def _taken(ranges: Sequence[Span], largest: int, bytes: NDArray[np.int64], limit: int) -> bool:

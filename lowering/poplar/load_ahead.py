@@ -2,89 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntegerAttr, i64
-from xdsl.ir import Block, Operation
+from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from populus.dialects.poplar import CopyOp, ExecuteOp, GraphOp, StorageOp, VarOp, ViewOp
+from populus.dialects.poplar import CopyOp, GraphOp, StorageOp, VarOp, ViewOp
 from populus.dialects.poplar.memory import storage_of
 from populus.lowering.poplar.allocate import highest
 from populus.lowering.poplar.keep_loaded import SHARES
-from populus.runtime.memory import Tenant, tenants, usage
-
-
-@dataclass(frozen=True)
-class _Ahead:
-    """A load, the steps before it that it may move under, and the live range of its variable then."""
-
-    copy: CopyOp
-    under: Sequence[Operation]
-    tenant: Tenant
+from populus.lowering.poplar.schedule import Ahead, Arrival, Schedule
+from populus.runtime.memory import tenants, usage
 
 
 def load_ahead(graph: GraphOp, room: int) -> None:
-    """Moves loads up over the steps before them, as far as `room` bytes of a tile hold what is loaded, and at most to the load before.
+    """Moves loads up over the steps before them until these hide them, as far as `room` bytes of a tile hold what is loaded.
 
-    DRAM carries one load after the other, so a load that began earlier would only wait. A machine with one buffer is left alone. An
-    allocation checks that the tiles hold all.
+    DRAM carries one load after the other, so none moves beyond the load before. A machine with one buffer is left alone, and a program
+    that does not fit. If no allocation holds what is loaded then, the loads move less far.
     """
-    if graph.machine.mesh is None or graph.machine.mesh.buffers < 2:
-        return
     all_tenants, steps = tenants(graph)
-    used = usage(all_tenants, steps, graph.machine)
+    used, schedule = usage(all_tenants, steps, graph.machine), Schedule(steps, graph.machine)
+    if used.peak_bytes > room or not schedule.ahead:
+        return
     by_op, at = {t.op: t for t in all_tenants}, {step: i for i, step in enumerate(steps)}
-    for share in SHARES[:2]:
-        bytes = np.array(used.bytes_by_step)
-        moved = [found for block in _blocks(graph) for found in _moved(block, by_op, at, bytes, int(share * room))]
-        new = {found.tenant.op: found.tenant for found in moved}
-        if used.peak_bytes > room or highest([new.get(t.op, t) for t in all_tenants], graph.machine) <= room:
-            for found in moved:
-                _apply(found)
+    loads = [
+        Arrival(op, tenant)
+        for op in steps
+        if isinstance(op, CopyOp) and _is_load(op) and (tenant := by_op.get(storage_of(op.dst))) and tenant.first == at[op]
+    ]
+    for share in (1.0, *SHARES[:2]):
+        _, moved, _ = schedule.moved(loads, np.array(used.bytes_by_step), int(share * room))
+        places = [_apply(found) for found in moved]
+        for found in moved:
+            found.copy.under = IntegerAttr(_steps_to(found), i64)
+        if not moved or highest(tenants(graph)[0], graph.machine) <= room:
             return
-
-
-def _blocks(graph: GraphOp) -> list[Block]:
-    loads = (op for op in graph.walk() if isinstance(op, CopyOp) and _is_load(op))
-    return list(dict.fromkeys(block for op in loads if (block := op.parent) is not None))
+        for found, place in zip(reversed(moved), reversed(places)):
+            _undo(found, place)
 
 
 def _is_load(op: CopyOp) -> bool:
-    return all(isinstance(v.owner, StorageOp) for v in op.operands) and storage_of(op.src).outside is not None
+    return (
+        all(isinstance(v.owner, StorageOp) for v in op.operands)
+        and storage_of(op.src).outside is not None
+        and isinstance(op.dst.owner, VarOp)
+    )
 
 
-def _moved(
-    block: Block, by_op: dict[Operation, Tenant], at: dict[Operation, int], bytes: NDArray[np.int64], limit: int
-) -> Iterator[_Ahead]:
-    """Yields the loads of a block that move, while `bytes` of each step, which grow, stay within the limit."""
-    before: list[Operation] = []  # executes and copies since the last load, the latest last
-    for op in block.ops:
-        if isinstance(op, StorageOp | ViewOp):
-            continue
-        if isinstance(op, CopyOp) and any(storage_of(v).outside is not None for v in op.operands):
-            tenant = by_op.get(storage_of(op.dst))
-            if tenant is not None and isinstance(tenant.op, VarOp) and _is_load(op) and len(tenant.spans) == 1 and tenant.first == at[op]:
-                begin = len(before)
-                while begin and bytes[at[before[begin - 1]]] + tenant.largest <= limit:
-                    begin -= 1
-                    bytes[at[before[begin]]] += tenant.largest
-                if under := before[begin:]:
-                    yield _Ahead(op, under, replace(tenant, spans=((at[under[0]], tenant.last),)))
-            before = []
-        elif isinstance(op, ExecuteOp | CopyOp):
-            before.append(op)
-        else:
-            before = []
+def _steps_to(found: Ahead) -> int:
+    """Counts the steps from a load to the last that it moves under; loads that moved there too are among them."""
+    op, count = found.copy.next_op, 0
+    while op is not None:
+        count += not isinstance(op, StorageOp | ViewOp)
+        if op is found.last:
+            break
+        op = op.next_op
+    return count
 
 
-def _apply(found: _Ahead) -> None:
-    """Moves a load, and its variable, before the first step that it moves under."""
+def _apply(found: Ahead) -> tuple[Operation | None, Operation | None]:
+    """Moves a load, and its variable, before the first step that it moves under. Returns the ops that came after the two."""
     variable = storage_of(found.copy.dst)
-    found.copy.under = IntegerAttr(len(found.under), i64)
+    places = variable.next_op, found.copy.next_op
     for op in (variable, found.copy):
         op.detach()
-        Rewriter.insert_op(op, InsertPoint.before(found.under[0]))
+        Rewriter.insert_op(op, InsertPoint.before(found.first))
+    return places
+
+
+def _undo(found: Ahead, places: tuple[Operation | None, Operation | None]) -> None:
+    """Moves a load, and its variable, back before the ops that came after them."""
+    found.copy.under = None
+    for op, place in ((found.copy, places[1]), (storage_of(found.copy.dst), places[0])):
+        op.detach()
+        assert place is not None, op
+        Rewriter.insert_op(op, InsertPoint.before(place))

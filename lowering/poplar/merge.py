@@ -46,8 +46,9 @@ class PoplarMergePass(ModulePass):
         for graph in op.body.block.ops:
             if isinstance(graph, GraphOp):
                 blocks = [block for inner in graph.walk() if not isinstance(inner, ExecuteOp) for r in inner.regions for block in r.blocks]
+                held = _held(graph)
                 for block in blocks:
-                    _Merging(self, graph.machine).block(block)
+                    _Merging(self, graph.machine, held).block(block)
 
 
 @dataclass
@@ -82,6 +83,7 @@ class _Merging:
 
     options: PoplarMergePass
     target: Target
+    held: float
     steps: list[MergeCandidate] = field(default_factory=list[MergeCandidate])
     position: dict[Operation, int] = field(default_factory=dict[Operation, int])
 
@@ -127,8 +129,7 @@ class _Merging:
 
     def fits(self, earlier: MergeCandidate, step: MergeCandidate) -> bool:
         """Tells whether both steps' received data, and their constants, fit a tile's shares."""
-        held = HELD / (self.target.mesh.buffers if self.target.mesh is not None else 1)  # of which each is loaded under another's reader
-        if min(earlier.constants, step.constants) and earlier.constants + step.constants > held * self.target.tile_bytes:
+        if min(earlier.constants, step.constants) and earlier.constants + step.constants > self.held:
             return False
         least, sum = min(earlier.bytes, step.bytes), earlier.bytes + step.bytes
         return least <= SMALL * self.target.tile_bytes or sum <= SHARE * self.target.tile_bytes
@@ -158,6 +159,21 @@ class _Merging:
             owner.detach()
             Rewriter.insert_op(owner, InsertPoint.before(before))
             self.position[owner] = self.position[before]
+
+
+def _held(graph: GraphOp) -> float:
+    """Computes the most bytes of a tile of the constants that a merged step reads.
+
+    If the constants exceed a mesh's cores, it is the most that any step reads before the merges: larger loads leave less memory for
+    what stays, and for the next load under a step.
+    """
+    target = graph.machine
+    if target.mesh is None or not target.mesh.dram_size:
+        return HELD * target.tile_bytes
+    read = [_constants(op) for op in graph.walk() if isinstance(op, ExecuteOp)]
+    all_constants = sum(op.type.bytes for op in graph.walk() if isinstance(op, ConstOp))
+    most = HELD / target.mesh.buffers * target.tile_bytes  # each is loaded under another's reader
+    return most if all_constants <= HELD * target.tiles * target.room else min(most, max(read, default=0))
 
 
 def _label(first: str, second: str) -> str:

@@ -31,10 +31,11 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.poplar.allocate import highest, without_copies
 from populus.lowering.poplar.keep_loaded import Load, keep_loaded
 from populus.lowering.poplar.load_ahead import load_ahead
-from populus.runtime.memory import Tenant, layout, tenants, usage
+from populus.runtime.memory import Tenant, bytes_of, layout, tenants, usage
 
 ROUNDS = 200  # rounds, each of which makes one overfull step fit
 SAFE = 0.8  # share of a tile's memory: no allocation was seen to fail below it
+SMALL = 1 / 1024  # share of a tile's memory: a smaller constant stays unless it must not
 AIM = 0.95  # share of a tile's memory: an allocation may need this much more than the live bytes
 
 
@@ -76,6 +77,7 @@ def offload(graph: GraphOp, room: int) -> None:
 def _make_room(graph: GraphOp, room: int, loads: list[Load]) -> None:
     """Moves variables outside until the steps of a graph fit, if possible. Records the loads of constants."""
     target, aim = graph.machine, room
+    constants_first = target.mesh is not None
     for _ in range(ROUNDS):
         all_tenants, steps = tenants(graph)
         used = usage(all_tenants, steps, target)
@@ -87,6 +89,10 @@ def _make_room(graph: GraphOp, room: int, loads: list[Load]) -> None:
             over = used.peak_bytes - aim
         else:
             aim = int(AIM * room)
+        if constants_first:  # what is stored and loaded costs twice, and may not return
+            _all_outside(graph, room, loads)
+            constants_first, aim = False, room
+            continue
         if without_copies(all_tenants, target, over):
             continue
         before = steps[used.step :: -1]  # the fullest step, and the steps before it
@@ -102,6 +108,25 @@ def _make_room(graph: GraphOp, room: int, loads: list[Load]) -> None:
             return
 
 
+def _all_outside(graph: GraphOp, room: int, loads: list[Load]) -> None:
+    """Moves all constants outside that loads can bring, but small ones: which of them return is decided together."""
+    for op in list(graph.walk()):
+        if isinstance(op, ConstOp) and op.outside is None and bytes_of(op).max(initial=0) >= SMALL * room:
+            users = _users(op.result)
+            if users and all(isinstance(user, ExecuteOp) for user, _ in users):
+                _constant_out(op, users, loads)
+
+
+def _constant_out(constant: ConstOp, users: Sequence[tuple[Operation, Operation]], loads: list[Load]) -> None:
+    """Moves a constant outside, from where it is loaded before each execute that reads it. Other steps copy it, and can do so there."""
+    grid = GridAttr(layout(constant))
+    constant.grid, constant.outside = None, UnitAttr()
+    for user in dict.fromkeys(user for user, _ in users):
+        if isinstance(user, ExecuteOp):
+            copy, var = _load(constant, grid, user, [inside for step, inside in users if step is user])
+            loads.append(Load(constant, copy, var))
+
+
 def _moved_out(tenant: Tenant, steps: Sequence[Operation], loads: list[Load]) -> bool:
     """Moves a constant or variable outside during a step; returns False if it cannot.
 
@@ -113,12 +138,7 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation], loads: list[Load]) ->
     if any(user is steps[0] for user, _ in users) or any(isinstance(user, ViewOp | ParamOp) for user, _ in users):
         return False
     if isinstance(storage, ConstOp):
-        grid = GridAttr(layout(storage))
-        storage.grid, storage.outside = None, UnitAttr()
-        for user in dict.fromkeys(user for user, _ in users):
-            if isinstance(user, ExecuteOp):  # any other step is a copy, which can access outside memory
-                copy, var = _load(storage, grid, user, [inside for step, inside in users if step is user])
-                loads.append(Load(storage, copy, var))
+        _constant_out(storage, users, loads)
         return True
     block = storage.parent
     if block is None or any(_ancestor(user, block) is None for user, _ in users):

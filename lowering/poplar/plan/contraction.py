@@ -235,11 +235,11 @@ class Candidates:
 
     def _with_exchange(self, compute: Any, resident: bool) -> NDArray[np.float64]:
         """Adds to the cycles of products those of exchange and launches, without the exchange that they hide."""
-        exchange, launches = self._around(resident)
+        exchange, launches = self.around(resident)
         blocks = -(-self.in_channels * _product(self.taps) // self.grains[1])
         return compute + (exchange + launches) - family(self.target).hidden(compute, exchange, blocks, self.target)
 
-    def _around(self, resident: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def around(self, resident: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Computes the cycles of exchange, and of launches. `resident`: the weights are on the tiles that read them."""
         target = self.target
         groups, batch, out_channels, in_channels, *windows, kernel = self.parts

@@ -20,6 +20,7 @@ from populus.dialects.popops import ConcatOp, DimShuffleOp, ReshapeOp, SliceOp
 from populus.dialects.support.block_floats import bytes_an_element
 from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes, tensor
 from populus.lowering.poplar.plan.contraction import MEMORY_SHARE, Contraction, block_of, fitting, options, promising, shape_of_contraction
+from populus.lowering.poplar.plan.pieces import Way, Weights, in_pieces
 from populus.lowering.poplar.plan.residency import Room
 from populus.lowering.poplar.plan.stated import Names, Stated
 from populus.lowering.poplar.plan.weights import Arguments, constants_of
@@ -54,6 +55,9 @@ def split_serially(
     contractions = [op for op in graph.walk() if isinstance(op, MatMulOp | ConvolutionOp) and shape_of_contraction(op).macs]
     constant = {op.operands[1]: len(constants_of(op.operands[1], arguments)) > 0 for op in contractions}
     weights = sum(_bytes(w) for w, is_constant in constant.items() if is_constant)
+    mesh = graph.machine.mesh
+    steps: dict[MatMulOp | ConvolutionOp, tuple[str, int]] = {}
+    waiting: dict[MatMulOp | ConvolutionOp, Weights] = {}
     for op in contractions:
         shape, element, w = shape_of_contraction(op, partials), element_type_of(op.operands[0].type), op.operands[1]
         if (stated := names.stated(op)) is not None:
@@ -62,18 +66,35 @@ def split_serially(
                 names.in_steps(op, *stated.steps, replace_by_steps(op, *stated.steps))
             continue
         own = room.share(_bytes(w) / weights) if constant[w] else Room(0, 0)
-        best, cuts = (math.inf, "", 1), tuple(STEPS)
-        if (found := options(shape, element, graph.machine, None, traffic))[0].fits:
-            whole = min((o for o in found if own.holds(o.resident_bytes, o.working_bytes)), key=lambda o: o.cycles)
-            held = whole.resident_bytes and whole.resident_bytes + whole.working_bytes
-            if not isinstance(op, MatMulOp) or held <= FULL * graph.machine.room:
-                continue
-            best, cuts = (GAIN * whole.cycles, "", 1), ("rows",)
-        for cut in cuts:
-            best = min((best, *_priced(op, shape, element, graph.machine, cut, own, traffic)), key=lambda f: (f[0], f[2]))
-        _, cut, steps = best
-        if steps > 1:
-            names.in_steps(op, cut, steps, replace_by_steps(op, cut, steps))
+        steps[op] = cut, n = _fewest_steps(op, shape, element, graph.machine, own, traffic)
+        if constant[w] and mesh is not None and mesh.dram_size:
+            step = (_smaller(op, shape, cut, n) if n > 1 else None) or shape
+            way = Way.of(step, n, n if cut == "channels" else 1, element, graph.machine, traffic)
+            cuts = _is_view_of_constant(w) and (isinstance(op, MatMulOp) or shape.groups == 1)
+            waiting[op] = Weights(shape, element, _bytes(w) / graph.machine.tiles, way, cuts)
+    for op, n in zip(waiting, in_pieces(list(waiting.values()), MOST, graph.machine, traffic)):
+        if n > 1:
+            steps[op] = "channels", n
+    for op, (cut, n) in steps.items():
+        if n > 1:
+            names.in_steps(op, cut, n, replace_by_steps(op, cut, n))
+
+
+def _fewest_steps(
+    op: MatMulOp | ConvolutionOp, shape: Contraction, element: Attribute, target: Target, room: Room, traffic: float
+) -> tuple[str, int]:
+    """Returns the cut and the steps of a contraction that does not fit, or has many rows and then takes fewer cycles; else one step."""
+    best, cuts = (math.inf, "", 1), tuple(STEPS)
+    first, *_ = found = options(shape, element, target, None, traffic)
+    if first.fits:
+        whole = min((o for o in found if room.holds(o.resident_bytes, o.working_bytes)), key=lambda o: o.cycles)
+        held = whole.resident_bytes and whole.resident_bytes + whole.working_bytes
+        if not isinstance(op, MatMulOp) or held <= FULL * target.room:
+            return "", 1
+        best, cuts = (GAIN * whole.cycles, "", 1), ("rows",)
+    for cut in cuts:
+        best = min((best, *_priced(op, shape, element, target, cut, room, traffic)), key=lambda f: (f[0], f[2]))
+    return best[1:]
 
 
 def _check_steps(op: MatMulOp | ConvolutionOp, shape: Contraction, stated: Stated, cut: str, steps: int) -> None:

@@ -268,7 +268,7 @@ def test_weights_of_twice_the_memory_stream_from_dram_in_pieces(own: None, trans
         program = populus.compile(module, target="edge4", engine=engine)
         assert np.allclose(program.run(inputs)["y"], expected, rtol=1e-5, atol=1e-5), engine
     summary = program.profile().summary
-    assert summary["fits"] and summary["host_bytes"] > 512 * 4096 * 4
+    assert summary["fits"] and summary["host_bytes"] > 512 * 4096 * 4 - 16 * 256 * 1024  # at least what the cores do not hold
     loads = [s for s in program.profile().steps if s.kind == "copy" and s.host_bytes]
     assert len(loads) > 2 and max(s.host_bytes for s in loads) <= 16 * 256 * 1024 / 2
 

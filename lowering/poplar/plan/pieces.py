@@ -1,0 +1,121 @@
+"""Pieces of constant weights that wait in a mesh's DRAM: how large they are, by what then stays on the cores and what loads hide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from xdsl.ir import Attribute
+
+from populus.dialects.poplar.target import Target
+from populus.lowering.poplar.plan.contraction import Contraction, as_planned, candidates_of, grains_of, options
+
+SHARE = 0.95  # of a core that live bytes may reach
+LEAST = 64  # pieces of a core's memory: none is cut to less
+WORTH = 0.99  # of the cycles that larger pieces take: smaller ones are more program
+
+
+@dataclass(frozen=True)
+class Way:
+    """The steps of a contraction, and the pieces of its weights. Of all steps: the cycles, and those that a load may move under.
+
+    `working`: the bytes of a core that a step works on.
+    """
+
+    steps: int
+    pieces: int
+    cycles: float
+    computing: float
+    working: float
+
+    @staticmethod
+    def of(step: Contraction, steps: int, pieces: int, element: Attribute, target: Target, traffic: float) -> Way:
+        """Prices `steps` steps of equal shape."""
+        cycles, computing, working = _priced(step, element, target, traffic)
+        return Way(steps, pieces, steps * cycles, steps * computing, working)
+
+
+@lru_cache(8192)
+def _priced(shape: Contraction, element: Attribute, target: Target, traffic: float) -> tuple[float, float, int]:
+    """Returns the cycles of a contraction's plan, infinite if it does not fit, those of computing alone, and the bytes that it works on."""
+    best = options(shape, element, target, None, traffic)[0]
+    p = best.plan
+    parts = [np.array([n]) for n in (p.groups, p.batch, p.out_channels, p.in_channels, *p.windows, p.kernel)]
+    own = candidates_of(shape, element, as_planned(target), parts)  # without what the planner adds for traffic
+    exchange, launches = own.around(False)
+    cycles = float(own.cycles(False)[0])
+    received = int(own.bytes()[1][0]) if p.batch * math.prod(p.windows) > 1 else 0  # weights that one tile reads lie there
+    working = int(own.working_bytes(True)[0]) + received
+    return cycles if best.fits else math.inf, max(cycles - float(exchange[0] + launches[0]), 0.0), working
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A contraction whose constant weights may wait outside. `bytes`: of them on each core, which has an equal share.
+
+    `way`: that it has without a limit of pieces. `cut`: weights can be cut over channels out.
+    """
+
+    shape: Contraction
+    element: Attribute
+    bytes: float
+    way: Way
+    cut: bool
+
+    def within(self, limit: float, most: int, target: Target, traffic: float) -> Way:
+        """Gives the fewest steps whose weights have at most `limit` bytes of a core; those without a limit if none fits."""
+        if self.bytes <= limit * self.way.pieces or not self.cut:
+            return self.way
+        n, grain = self.shape.out_channels, grains_of(self.shape, self.element, target)[0]
+        widths = range(max(int(limit / self.bytes * n) // grain, 1) * grain, 0, -grain)
+        numbers = [s for width in widths if (s := -(-n // width)) <= most and -(-n // s) % grain == 0]
+        if not numbers or numbers[0] <= self.way.pieces:
+            return self.way
+        steps = numbers[0]
+        way = Way.of(replace(self.shape, out_channels=-(-n // steps)), steps, steps, self.element, target, traffic)
+        return way if way.cycles < math.inf else self.way
+
+
+def in_pieces(all_weights: Sequence[Weights], most: int, target: Target, traffic: float) -> list[int]:
+    """Chooses the steps over channels, at most `most`, of contractions whose constants exceed the cores of a mesh; 1: as they are.
+
+    Smaller pieces leave more memory for constants that stay, and for the load of the next piece while one computes. They take more
+    cycles to compute. Their bytes are a power of two, so that a core of more memory has the choices of one with less.
+    """
+    own = best = [w.way for w in all_weights]
+    limit = 2.0 ** math.floor(math.log2(target.room / 2))
+    while all_weights and limit * LEAST >= target.room and (exposed := _exposed(all_weights, best, target)) > 0:
+        ways = [w.within(limit, most, target, traffic) for w in all_weights]
+        if _computing(ways) + _exposed(all_weights, ways, target) < WORTH * (_computing(best) + exposed):
+            best = ways
+        limit /= 2
+    return [1 if way is before else way.steps for way, before in zip(best, own)]
+
+
+def _computing(ways: Sequence[Way]) -> float:
+    return sum(way.cycles for way in ways)
+
+
+def _exposed(all_weights: Sequence[Weights], ways: Sequence[Way], target: Target) -> float:
+    """Estimates the cycles of loads that no computing hides."""
+    mesh = target.mesh
+    assert mesh is not None, target.name
+    pieces = [w.bytes / way.pieces for w, way in zip(all_weights, ways)]
+    total = sum(w.bytes for w in all_weights)
+    working, largest = max(way.working for way in ways), max(pieces)
+
+    def loads(stay: float) -> float:
+        """Estimates the cycles of loads of what does not stay."""
+        share = 1 - max(min(stay, total), 0) / total
+        return share * (total * target.tiles / mesh.dram_read_bytes + mesh.dram_cycles * sum(way.pieces for way in ways))
+
+    free = SHARE * target.room - working - largest
+    exposed = loads(free)
+    if mesh.buffers > 1 and free >= largest:
+        moved = loads(free - largest)
+        hidden = sum(min(moved * w.bytes / total, way.computing) for w, way in zip(all_weights, ways))
+        exposed = min(exposed, moved - hidden * (1 - 1 / sum(way.pieces for way in ways)))
+    return exposed
