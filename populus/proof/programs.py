@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
 
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.signature import input_names, main_of, output_names, return_of
-from populus.dialects.support.element_types import dtype_of, element_type_of, is_float, shape_of
+from populus.dialects.support.element_types import element_type_of, is_float, shape_of
 from populus.proof.calls import Calls
 from populus.proof.report import walked
 from populus.proof.tiles import Tiles
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
 Results: TypeAlias = "dict[str, tuple[Pieces, tuple[int, ...]]]"
 """The outputs of a program by name: their terms and shapes."""
-
-
-INTEGERS = {"i": range(-2, 4), "u": range(4)}
-"""The integers that are drawn for inputs of a kind of types: few, so that small types have their products."""
 
 
 def execute(terms: Terms, module: ModuleOp) -> Results:
@@ -38,8 +34,8 @@ def _executed(terms: Terms, module: ModuleOp) -> Results:
     calls = Calls(terms)
     for name, arg in zip(input_names(main), main.body.block.args):
         element = element_type_of(arg.type)
-        if (kind := dtype_of(element).kind) in INTEGERS:
-            terms.drawn[name] = INTEGERS[kind]
+        if isinstance(element, IntegerType) and element.width.data > 1:
+            terms.drawn[name] = range(4) if element.signedness.data is Signedness.UNSIGNED else range(-2, 4)  # few, for i8's products
         calls.values[arg] = terms.input(name, shape_of(arg.type), is_float(element))
     calls.block(main.body.block)
     return {name: (calls.of(v), shape_of(v.type)) for name, v in zip(output_names(main), return_of(main).operands)}

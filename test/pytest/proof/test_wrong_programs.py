@@ -273,3 +273,11 @@ def test_integers_beyond_a_bit_are_drawn(formula, element):
     program = WHOLE.replace("TYPE", element)
     report = outcome(program.replace("FORMULA", "max(_1, _1)"), program.replace("FORMULA", formula))
     assert report.verdict == REFUTED, report
+
+
+def test_a_program_that_passes_texts_on_is_proved():
+    program = WHOLE.replace("TYPE", "2x!onnx.string").replace(
+        "  %y = popops.map <FORMULA>(%x) : (tensor<2x!onnx.string>) -> tensor<2x!onnx.string>\n", ""
+    )
+    program = program.replace("%y", "%x")
+    assert outcome(program, program).verdict == PROVED
