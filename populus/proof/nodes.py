@@ -321,6 +321,8 @@ class Nodes:
         alike = by is None and (a == b or x.size == y.size) and self.do(Map.is_equal, to_a, to_b) and self.do(Map.is_single_valued, to_a)
         if alike and (a == b or self.once.of(("equal", a, b), (), lambda: near(x, y, rounding))):
             return True
+        if not (self.do(Map.is_single_valued, to_a) and self.do(Map.is_single_valued, to_b)):
+            return self._equal_sets(x, y, to_a, to_b, 1.0 if by is None else by.of, rounding)
         if by is None and (found := self._listed_both(to_a, to_b)) is not None:
             at_x, at_y = found
             return not at_x.size or near(x[at_x], y[at_y], rounding)
@@ -342,6 +344,19 @@ class Nodes:
         if by.of == 0:
             by.of = ratio(x, y, relation)
         return by.of != 0 and equal(x * np.float64(by.of), y, relation, rounding)
+
+    def _equal_sets(self, x: Array, y: Array, to_a: Map, to_b: Map, by: float, rounding: float) -> bool:
+        """Tells whether maps to several places have as many for each index, with equal elements in some order: a sum has each."""
+        try:
+            ours, theirs = self.do(pairs, to_a, MOST_LISTED), self.do(pairs, to_b, MOST_LISTED)
+        except TooMany:
+            return False
+        if not by or any(len(found) != len(theirs.get(at, found)) for at, found in ours.items()):
+            return False
+        both = [at for at in ours if at in theirs]
+        sides = (x if by == 1 else x * by, ours), (y, theirs)
+        mine, its = ([np.sort(of[[p for (p,) in found[at]]]) for at in both] for of, found in sides)
+        return not both or near(np.concatenate(mine), np.concatenate(its), rounding)
 
     def _listed_both(self, to_a: Map, to_b: Map) -> tuple[Array, Array] | None:
         """Lists the places that two maps have for the indices of both; None if these are no boxes, or too many places are told apart."""

@@ -49,9 +49,17 @@ def _places(mode: str, n: int, out: int, scale: float, length: float, region: tu
             raise Undecided(mode)
 
 
-def _nearest(mode: str, at: Array) -> Array:
-    """Rounds coordinates; those that are a half or whole to rounding are that."""
-    at = np.where(np.abs(2 * at - np.round(2 * at)) < 1e-5, np.round(2 * at) / 2, at)
+def _nearest(mode: str, at: Array, exact: bool) -> Array:
+    """Rounds coordinates; those that are a half or whole to rounding are that.
+
+    `exact`: floats of 32 bits hold the scale. Raises Undecided where their rounding decides between two elements.
+    """
+    edges = np.round(2 * at) / 2
+    near = np.abs(at - edges) < 1e-5
+    decides = (edges % 1 != 0) if mode.startswith("round") else (edges % 1 == 0)
+    if not exact and (near & decides).any():
+        raise Undecided("a coordinate on the edge of two elements, which rounding decides")
+    at = np.where(near, edges, at)
     match mode:
         case "round_prefer_floor":
             return np.ceil(at - 0.5)
@@ -123,7 +131,8 @@ def _resized(n: Node) -> Results:
             continue
         then = tuple(out if d == axis else m for d, m in enumerate(now))
         if mode == "nearest":
-            rounded = _nearest("floor" if upsample else n.get("nearest_mode"), at).clip(0, shape[axis] - 1).astype(int)
+            exact = coordinates == "align_corners" or float(np.float32(scale)) == scale  # quotients are rounded correctly
+            rounded = _nearest("floor" if upsample else n.get("nearest_mode"), at, exact).clip(0, shape[axis] - 1).astype(int)
             x = _picked(n, x, now, then, axis, rounded)
         else:
             x = _blended(n, x, then, axis, _weights(n, mode, shape[axis], at, scale), own)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx import helper, numpy_helper
 from xdsl.dialects.builtin import TensorType
 
+import populus
 from helpers.node_models import node_cases
 from helpers.proof_values import unlike
 from populus.dialects import expr
@@ -16,8 +18,9 @@ from populus.lowering.driver.pipeline import WATCHING
 from populus.onnx_backend import Prepared
 from populus.proof.onnx import DEFINITIONS, formulas, indexed, quantized, recurrent, rows, sampled
 from populus.proof.onnx.node import Node
+from populus.proof.passes import proving
 from populus.proof.programs import execute
-from populus.proof.report import Undecided
+from populus.proof.report import PROVED, Undecided
 from populus.proof.terms import Terms
 
 _1, _2 = expr.Arg(1), expr.Arg(2)
@@ -168,7 +171,7 @@ PLANTED = {
     "mod_mixed_sign_int64": formula("Mod", expr.call("rem", _1, _2)),
     "quantizelinear": lambda patch: patch.setattr(expr, "nearbyint", expr.floor),
     "resize_downsample_scales_cubic": lambda patch: patch.setattr(sampled, "_kernel", lambda mode, t, a: np.maximum(1 - np.abs(t), 0)),
-    "resize_downsample_sizes_nearest": lambda patch: patch.setattr(sampled, "_nearest", lambda mode, at: np.ceil(at)),
+    "resize_downsample_sizes_nearest": lambda patch: patch.setattr(sampled, "_nearest", lambda mode, at, exact: np.ceil(at)),
     "scatternd_add": lambda patch: patch.setitem(indexed.COMBINED, "add", "set"),
     "top_k_smallest": shifted("largest", 1),
     "transpose_all_permutations_3": lambda patch: patch.setattr(
@@ -187,3 +190,18 @@ def test_a_planted_error_in_a_definition_is_caught(name, monkeypatch):
     except (AssertionError, ValueError, IndexError, ArithmeticError, Undecided, TooMany) as error:
         wrong = [repr(error)]
     assert wrong
+
+
+@pytest.mark.parametrize("coordinates", ["half_pixel", "half_pixel_symmetric"])
+def test_an_element_on_an_edge_that_rounding_decides_is_not_decided(coordinates):
+    """A third of three elements begins at 1, or in floats just before it."""
+    how = {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": coordinates}
+    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], **how)
+    ends = [helper.make_tensor_value_info(name, 1, [n]) for name, n in (("x", 3), ("y", 1))]
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:], [numpy_helper.from_array(np.array([1]), "sizes")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9)
+    with proving(run=False) as prover:
+        populus.compile(model, engine="numpy")
+    assert [row.why for row in prover.rows if row.verdict != PROVED] == [
+        "onnx.Resize_19 ('y'): a coordinate on the edge of two elements, which rounding decides"
+    ]

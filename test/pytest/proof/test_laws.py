@@ -135,6 +135,30 @@ def test_a_product_of_which_one_weight_differs_is_no_part():
     assert [p.tree.node for p in part] != [p.tree.node for p in whole]
 
 
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("equal", [2, 3])
+def test_a_sum_by_equal_constants_has_each_of_them(rows, equal):
+    t, column = Terms(), weights(rows, 1)
+    x, once = t.input("x", (rows,), True), stored(t, column)
+    many = stored(t, np.concatenate([column] * equal, axis=1))
+
+    def summed(w, n):
+        points = read_map(f"{{ [] -> [i, j] : 0 <= i < {rows} and 0 <= j < {n} }}")
+        return t.product(box(()), points, x, w, read_map("{ [i, j] -> [i] }"), read_map("{ [i, j] -> [i, j] }"))
+
+    single, whole = summed(once, 1), summed(many, equal)
+    by_columns = t.product(
+        box((equal,)), read_map(f"{{ [j] -> [i, j] : 0 <= i < {rows} and 0 <= j < {equal} }}"),
+        x, many, read_map("{ [i, j] -> [i] }"), read_map("{ [i, j] -> [i, j] }"),
+    )  # fmt: skip
+    joined = t.reduced("add", box(()), read_map(f"{{ [] -> [j] : 0 <= j < {equal} }}"), by_columns, read_map("{ [j] -> [j] }"))
+    for several in (whole, joined):
+        assert compare(t, {"y": (single, ())}, {"y": (several, ())}).verdict == REFUTED
+        multiple = t.elementwise(expr.Arg(1) * float(equal), box(()), [single], True)
+        assert compare(t, {"y": (multiple, ())}, {"y": (several, ())}).verdict != REFUTED
+    assert compare(t, {"y": (whole, ())}, {"y": (joined, ())}).verdict == PROVED
+
+
 def test_constants_that_are_nearly_one_number_are_it_and_infinities_are_only_themselves():
     t = Terms()
     ones, infinite, mixed, wide = (
