@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from xdsl.dialects.builtin import IntegerType, ModuleOp, Signedness
+from xdsl.dialects.builtin import ModuleOp
 
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.signature import input_names, main_of, output_names, return_of
-from populus.dialects.support.element_types import element_type_of, is_float, shape_of
+from populus.dialects.support.element_types import element_type_of, is_float, is_integer, is_unsigned, shape_of
 from populus.proof.calls import Calls
 from populus.proof.report import walked
 from populus.proof.tiles import Tiles
@@ -34,8 +34,8 @@ def _executed(terms: Terms, module: ModuleOp) -> Results:
     calls = Calls(terms)
     for name, arg in zip(input_names(main), main.body.block.args):
         element = element_type_of(arg.type)
-        if isinstance(element, IntegerType) and element.width.data > 1:
-            terms.drawn[name] = range(4) if element.signedness.data is Signedness.UNSIGNED else range(-2, 4)  # few, for i8's products
+        if is_integer(element):
+            terms.drawn[name] = range(4) if is_unsigned(element) else range(-2, 4)  # few, for i8's products
         calls.values[arg] = terms.input(name, shape_of(arg.type), is_float(element))
     calls.block(main.body.block)
     return {name: (calls.of(v), shape_of(v.type)) for name, v in zip(output_names(main), return_of(main).operands)}
