@@ -134,7 +134,7 @@ def _returned(kept: Iterable[_Kept], bytes: NDArray[np.int64], limit: int) -> di
 
 
 def _reversed_bits(n: int) -> float:
-    """Reads the bits of a number behind the point, the last first: numbers in order of it are apart."""
+    """Reads the bits of a number after the point, the last first: numbers in order of it are apart."""
     return float(int(f"{n:b}"[::-1], 2)) / 2 ** n.bit_length()
 
 

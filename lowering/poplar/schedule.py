@@ -1,4 +1,4 @@
-"""How far loads of a mesh may move up, and the cycles of them that the steps there do not hide."""
+"""The place up to which loads of a mesh may move, and the cycles of them that the steps there do not hide."""
 
 from __future__ import annotations
 

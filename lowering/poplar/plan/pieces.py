@@ -33,7 +33,7 @@ class Way:
 
     @staticmethod
     def of(step: Contraction, steps: int, pieces: int, element: Attribute, target: Target, traffic: float) -> Way:
-        """Prices `steps` steps of equal shape."""
+        """Estimates `steps` steps of equal shape."""
         cycles, computing, working = _priced(step, element, target, traffic)
         return Way(steps, pieces, steps * cycles, steps * computing, working)
 
