@@ -18,5 +18,5 @@ def launches(program: populus.Program) -> Callable[[], object]:
     for number, launch in ran.table.launches.items():
         table.launch(launch, ran.table.names[number])
     table.finish()
-    table.bind(1, [1] * len(table), memory(ran.workspace.needed))
+    table.bind([1] * len(table), memory(ran.workspace.needed))
     return lambda: table.run(team(ran.library, 1))
