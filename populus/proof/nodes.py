@@ -311,8 +311,8 @@ class Nodes:
         if not self.do(Map.is_equal, rest, other_rest):
             return False
         constants = [(i, j) for i, j in zip(ids, others) if i in self.arrays]
-        if by is not None and len(constants) != 1:
-            return False
+        if len(constants) > 1 and (by is not None or not all(self.do(Map.is_single_valued, m) for m in (*mine, *its))):
+            return False  # a sum of products of constants: which element is multiplied by which is not told by each alone
         return all(self.equal_constants(i, j, x, y, by) for (i, j), x, y in zip(constants, mine, its))
 
     def equal_constants(self, a: int, b: int, to_a: Map, to_b: Map, by: Multiple | None = None) -> bool:

@@ -159,6 +159,15 @@ def test_a_sum_by_equal_constants_has_each_of_them(rows, equal):
     assert compare(t, {"y": (whole, ())}, {"y": (joined, ())}).verdict == PROVED
 
 
+def test_products_of_two_constants_are_told_apart_by_their_pairs():
+    for order, verdicts in (("k", {PROVED}), ("2 - k", {REFUTED, UNDECIDED})):
+        t = Terms()
+        a, b = stored(t, np.array([1, 2, 3], np.float32)), stored(t, np.array([5, 7, 11], np.float32))
+        points, along, other = (read_map(f"{{ {text} }}") for text in ("[] -> [k] : 0 <= k < 3", "[k] -> [k]", f"[k] -> [{order}]"))
+        one, two = (t.product(box(()), points, a, b, along, to_b) for to_b in (along, other))
+        assert compare(t, {"y": (one, ())}, {"y": (two, ())}).verdict in verdicts
+
+
 def test_constants_that_are_nearly_one_number_are_it_and_infinities_are_only_themselves():
     t = Terms()
     ones, infinite, mixed, wide = (
