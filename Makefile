@@ -92,7 +92,8 @@ packages: wheel first-screen
 	@$(NEW)/python -P -c "from populus.runtime.engine.native.codegen.store import *; assert all(objects(FOLDER, level) for level in LEVELS)"
 	@POPULUS_CACHE= $(NEW)/python -P -c "import sys, populus; from populus.write.nets import net; \
 	  populus.compile(net('squeezenet'), threads=1, cache=False).session; \
-	  assert 'populus.runtime.engine.native.codegen.to_llvm' not in sys.modules, 'a kernel is not in the store'"
+	  from populus.runtime.engine.native.codegen.cpu import machine; from populus.runtime.engine.native.codegen.store import LEVELS, runs; hit = any(runs(machine(), level) for level in LEVELS); \
+	  assert not hit or 'populus.runtime.engine.native.codegen.to_llvm' not in sys.modules, 'a kernel is not in the store'"
 	@$(NEW)/pip uninstall --quiet --yes populus-tiles
 	@$(NEW)/pip install --quiet --disable-pip-version-check dist/populus_tiles-*.tar.gz
 	@cd build/packages-venv && bin/populus --version && bin/populus-opt squeezenet --pipeline inference --target llvm > codelets.ll

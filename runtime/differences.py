@@ -34,10 +34,9 @@ def largest_difference(actual: NDArray[Any], expected: NDArray[Any]) -> Differen
     kinds = actual.dtype.kind + expected.dtype.kind
     exact = all(kind in "iubO" for kind in kinds)
     wide = np.dtype(np.complex128 if "c" in kinds else np.float64)
-    if exact and max(actual.dtype.itemsize, expected.dtype.itemsize) == 8:
-        wide = np.dtype(object)
+    large = exact and max(actual.dtype.itemsize, expected.dtype.itemsize) == 8
     # Flat, because NumPy returns Python numbers from operations on object arrays without dimensions.
-    a, b = actual.reshape(-1).astype(wide), expected.reshape(-1).astype(wide)
+    a, b = (x.reshape(-1).astype(object if large else wide) for x in (actual, expected))
     with np.errstate(invalid="ignore", over="ignore"):
         same = ((a == b) | ((a != a) & (b != b))).astype(np.bool_)  # only NaN differs from itself
         far = same.astype(np.float64) - 1 if "O" in kinds else np.abs(np.where(same, 0, a - b)).astype(np.float64)
@@ -46,7 +45,7 @@ def largest_difference(actual: NDArray[Any], expected: NDArray[Any]) -> Differen
         return Difference(0.0, 0.0, 0.0, ())
     at, size = int(far.argmax()), 0.0
     if "O" not in kinds:
-        numbers = np.abs(expected.astype(np.complex128 if "c" in kinds else np.float64))
+        numbers = np.abs(expected.astype(wide))
         size = float(numbers[np.isfinite(numbers)].max(initial=0))
     absolute = float(far[at])
     relative = (float("inf") if absolute else 0.0) if exact else absolute / max(size, TINY)

@@ -111,7 +111,7 @@ def _returned(kept: Iterable[_Kept], bytes: NDArray[np.int64], limit: int) -> di
     groups: dict[ConstOp, list[_Kept]] = {}
     for one in kept:
         groups.setdefault(one.first.constant, []).append(one)
-    choices: list[tuple[float, int, ConstOp, Tenant, list[Span]]] = []
+    choices: list[tuple[int, int, ConstOp, Tenant, list[Span]]] = []
     last = len(bytes) - 1
     for constant, group in sorted(groups.items(), key=lambda g: g[1][0].tenant.first):
         begins = [0, *(end + 1 for k in group for _, end in k.tenant.spans)]
@@ -119,15 +119,8 @@ def _returned(kept: Iterable[_Kept], bytes: NDArray[np.int64], limit: int) -> di
         free = list(zip(sorted(begins), sorted(ends), strict=True))
         tenant = replace(group[0].tenant, label=constant.label.data, op=constant, spans=((0, last),))
         loads = sum(len(k.tenant.spans) for k in group)
-        choices.append(
-            (
-                -round(10 * math.log(loads * last / max(1, sum(end - begin + 1 for begin, end in free)))),
-                len(choices),
-                constant,
-                tenant,
-                free,
-            )
-        )
+        steps = max(1, sum(end - begin + 1 for begin, end in free))
+        choices.append((-round(10 * math.log(loads * last / steps)), len(choices), constant, tenant, free))
     order = {number: i for i, number in enumerate(sorted(range(len(choices)), key=_reversed_bits))}  # those that are left are apart
     choices.sort(key=lambda c: (c[0], order[c[1]]))
     return {c: tenant for *_, c, tenant, free in choices if _taken(free, tenant.largest, bytes, limit)}

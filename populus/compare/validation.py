@@ -280,10 +280,10 @@ def changed(a: Array, b: Array, bits: bool, kind: str) -> str | None:
     if a.shape != b.shape:
         return f"its shape {list(a.shape)} becomes {list(b.shape)}"
     if bits:
-        same = a == b
-        if a.dtype.kind not in "iub":  # floats of 64 bits do not tell large integers apart
+        same = (a == b) | ((a != a) & (b != b))  # as they are: floats of 64 bits do not tell large integers apart
+        if a.dtype.kind in "fV":
             x, y = a.astype(np.float64), b.astype(np.float64)
-            same = (x == y) & (np.signbit(x) == np.signbit(y)) | (np.isnan(x) & np.isnan(y))
+            same &= (np.signbit(x) == np.signbit(y)) | np.isnan(x)
         return None if same.all() else f"{int((~same).sum())} of {same.size} elements change"
     if kind not in MODERATE:  # sums in another order overflow elsewhere; what rounds is compared where both are moderate
         return None

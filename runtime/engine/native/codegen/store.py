@@ -58,13 +58,13 @@ class Asked(Machine):
 def stored(name: str, plan: Machine, host: Machine) -> bytes | None:
     """Returns the object of the best level that `host` runs, if its text is that for `plan`; None if no store has one."""
     for level in LEVELS:
-        found = objects(FOLDER, level).get(name) if _runs(host, level) else None
+        found = objects(FOLDER, level).get(name) if runs(host, level) else None
         if found is not None and all(described(level).has(feature) == plan.has(feature) for feature in found.asked):
             return found.content
     return None
 
 
-def _runs(host: Machine, level: str) -> bool:
+def runs(host: Machine, level: str) -> bool:
     """Tells whether a CPU runs a level's code, and its system links objects of Linux."""
     plan = described(level)
     return plan.architecture == host.architecture and plan.enabled <= host.enabled and "linux" in host.triple
