@@ -139,7 +139,10 @@ def row(name: str, target: str, limit: int, launches: bool) -> tuple[str, Counte
         return ALL[name]({"engine": "numpy", **TARGETS[target]})
 
     start = process_time()
-    program = make()
+    try:
+        program = make()
+    except PopulusError as error:  # larger than the machine
+        return f"| {name} | {target} | 0 | 0 | 0 | | | | | {str(error).splitlines()[0][:120]} |", Counter()
     begin = process_time()
     make()
     middle = process_time()
