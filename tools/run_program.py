@@ -8,6 +8,7 @@ import runpy
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from traceback import print_exception
 from types import TracebackType
@@ -25,6 +26,7 @@ from populus.popdist import ONLY
 from populus.program.options import CHOICES
 from populus.program.program import Program
 from populus.program.watch import Watch, watching
+from populus.runtime.ranks import launched
 from populus.tools.command import UsageError
 
 if TYPE_CHECKING:
@@ -61,11 +63,20 @@ def execute(args: argparse.Namespace) -> int:
         raise PopulusError(f"{path}: a folder, not a file of Python" if path.is_dir() else no_file(path))
     if ONLY in os.environ and popdist.getInstanceIndex() != int(os.environ[ONLY]):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # of this process and those that it starts
+    if launched()[1] > 1:
+        whole_lines(sys.stdout, sys.stderr)
     with ops_of(given["load"]), watching(watch), installed():
         status = run(path, arguments, args.debug)
     if given["profile"] is not None:
         write_page(given["profile"], path.name, watch)
     return status
+
+
+def whole_lines(*streams: object) -> None:
+    """Lets each line be one write, with PYTHONUNBUFFERED too: a launcher puts the pieces of its processes together as they come."""
+    for stream in streams:
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
 
 
 def split(arguments: Sequence[str], given: dict[str, str | None]) -> list[str]:

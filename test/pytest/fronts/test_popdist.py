@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 
@@ -83,6 +84,18 @@ def test_instances_have_the_results_of_one_for_their_own_replicas(program):
     assert results(poprun("--num-replicas", 4, "--num-instances", 2, *places, "python3", program)) == expected()
     (line,) = poprun("--num-replicas=4", "--num-instances=2", "--only-output-from-instance=1", sys.executable, program)
     assert json.loads(line)[:2] == [2, expected()[0][2:]]
+
+
+def test_each_line_of_an_instance_is_one_write_without_python_s_buffer_too(tmp_path):
+    """A launcher puts the pieces of its processes together as they come; a socket of packets keeps them apart."""
+    path = tmp_path / "a.py"
+    path.write_text("import sys\nprint('a', 1, flush=True)\nprint('b', 2)\nprint('c', 3, file=sys.stderr)\n")
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PMI_SIZE": "2", "PMI_RANK": "0"}
+    with near, far:
+        command = [sys.executable, "-m", "populus", "run-program", path]
+        subprocess.run(command, stdout=far, stderr=far, timeout=60, env=environment, check=True)
+        assert [near.recv(100) for _ in range(3)] == [b"a 1\n", b"b 2\n", b"c 3\n"]
 
 
 def test_without_poprun_a_program_is_alone(monkeypatch):
