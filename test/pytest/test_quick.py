@@ -1,9 +1,10 @@
-"""`--quick` leaves out what took long in its last run, and nothing else."""
+"""`--within` runs what has not run here yet, and then the shortest tests, up to a sum of seconds."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 CONFTEST = Path(__file__).parents[1] / "conftest.py"
@@ -33,8 +34,22 @@ def run(folder: Path, *options: str) -> str:
 def test_what_took_long_in_its_last_run_is_left_out(tmp_path: Path):
     (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
     (tmp_path / "test_own.py").write_text(TESTS.format(seconds=0.5))
-    assert run(tmp_path, "--quick").startswith("2 passed"), "what has not run yet counts as quick"
-    assert run(tmp_path, "--quick").startswith("1 passed, 1 deselected")
+    assert run(tmp_path, "--within=9").startswith("2 passed"), "what has not run yet runs"
+    assert run(tmp_path, "--within=9").startswith("2 passed"), "half a second fits"
+    assert run(tmp_path, "--within=0.4").startswith("1 passed, 1 deselected")
     (tmp_path / "test_own.py").write_text(TESTS.format(seconds=0))
     assert run(tmp_path).startswith("2 passed"), "all run, and are noted anew"
-    assert run(tmp_path, "--quick").startswith("2 passed")
+    assert run(tmp_path, "--within=0.4").startswith("2 passed")
+
+
+def test_the_shortest_that_fit_and_an_even_spread_of_what_is_not_known():
+    spec = spec_from_file_location("conftest_of_quick", CONFTEST)
+    assert spec is not None and spec.loader is not None
+    own = module_from_spec(spec)
+    spec.loader.exec_module(own)
+    names = [f"test_{k:03}" for k in range(100)]
+    assert own.within(2.0, names, {}) == set(names[::5])
+    known = {name: 0.01 * k for k, name in enumerate(names)}
+    assert own.within(0.451, names, known) == set(names[:10]), "0.01 to 0.09 are 0.45"
+    del known[names[99]]
+    assert own.within(0.451, names, known) == {names[99], *names[:8]}
