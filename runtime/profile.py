@@ -303,7 +303,7 @@ class ProfileWalk:
                     pass  # definitions of variables, views and functions cost nothing
             if isinstance(block.parent_op(), GraphOp | SequenceOp) and not isinstance(op, SequenceOp) and not self.function:
                 self.spans.append((op, begin, len(self.steps)))
-        if self.target.mesh is not None and self.target.mesh.buffers > 1:
+        if (mesh := self.target.mesh) is not None and mesh.buffers > 1:
             found = hidden_copies([(s.op, s.exchange, s.compute - s.hidden) for s in self.steps[first:] if s.op.parent is block])
             self.steps[first:] = [replace(s, hidden=found.get(s.op, s.hidden)) for s in self.steps[first:]]
 
@@ -400,12 +400,13 @@ class ProfileWalk:
         """Costs copies that share one exchange."""
         tiles = self.target.tiles
         received, sent = np.zeros((2, tiles), np.int64)
-        local = bytes = bounds = outside = 0
+        local = bytes = bounds = read = written = 0
         for src, dst in pairs:
             source, to, view = storage_of(src), storage_of(dst), view_of(dst)
             size = source.type.element_bytes
             if source.outside is not None or to.outside is not None:
-                outside += math.ceil(math.prod(view.shape) * size)
+                n = math.ceil(math.prod(view.shape) * size)
+                read, written = read + n * (source.outside is not None), written + n * (to.outside is not None)
                 continue
             moved = copy_exchange(view_of(src), layout(source), view, layout(to), tiles)
             received, sent = received + whole(moved.away * size), sent + whole(moved.home * size)
@@ -413,9 +414,8 @@ class ProfileWalk:
             local += self.family.local_copy(share, self.target)
             bytes += int(whole(moved.away * size).sum())
             bounds += not moved.exact
-        exchange = self.transfer(received, sent)
-        if outside:  # all tiles share the bandwidth to streaming memory
-            exchange += self.family.outside(outside, self.target)
+        outside, streamed = read + written, self.family.outside(read, self.target) + self.family.outside(written, self.target, True)
+        exchange = self.transfer(received, sent) + streamed  # all tiles share the bandwidth to streaming memory
         return ProfiledStep(
             op,
             label,

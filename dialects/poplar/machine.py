@@ -66,6 +66,8 @@ class Mesh:
     dram_write_bytes: float = 0.0  # written by all cores together
     dram_stream_bytes: float = 0.0  # read by the few cores that send a product's operands to all others
     dram_cycles: float = 0.0  # until the first bytes of a read
+    banks: int = 0  # of DRAM, each read by the core beside it, which sends on what other cores need; 0: no core is placed so
+    bank_bytes: float = 0.0  # read from one bank by that core
     memory: str = ""  # the kind of the DRAM, which decides the energy of its bytes; "": ddr4
     fidelity: int = 0  # passes over operands that are floats, whatever their format has of its own; 0: as many as it has
     fitted: tuple[str, ...] = ()  # the fields whose numbers were fitted to rows of the calibration
@@ -78,6 +80,15 @@ class Mesh:
             return self.fidelity
         own = next((n for name, n in self.phases if FORMATS[name] == element), None)
         return max(n for _, n in self.phases) if own is None else own
+
+    def bank_rate(self, packets: float = math.inf) -> float:
+        """Returns the bytes a cycle of a load of so many packets from the banks, each read by one core and sent on to another."""
+        return min(self.banks, self.grid[0] * self.grid[1], packets) * min(self.bank_bytes, self.unicast_bytes)
+
+    @property
+    def load_bytes(self) -> float:
+        """The bytes of DRAM a cycle that all cores get together: each reads its own, or the cores beside the banks read for all."""
+        return max(self.dram_read_bytes, self.bank_rate())
 
     @property
     def multiply_cycles(self) -> float:
@@ -223,6 +234,7 @@ MAY_BE_0 = (
     "fidelity", "reader_cycles", "step_cycles",
     "interleaved_bytes", "slic_taps", "byte_macs", "exchange_setup_cycles", "link_cycles", "reserved_bytes", "sync_cycles", "call_cycles",
     "phase_cycles", "hop_cycles", "busy_clock_hz", "busy_cycles", "launch_cycles", "signal_cycles", "issue_cycles", *_DRAM,
+    "banks", "bank_bytes",
 )  # fmt: skip
 INTEGER_FIELDS = {f.name for f in fields(Target) if f.type == "int"}
 _KINDS = ("ipu", "mesh")
@@ -285,7 +297,7 @@ def mesh_target(mesh: Mesh, **stated: Any) -> Target:
         exchange_setup_cycles=int(mesh.signal_cycles),
         sync_cycles=0,
         copy_bytes=max(int(mesh.pack_bytes), 1),
-        outside_bytes=max(int(mesh.dram_read_bytes), 1),
+        outside_bytes=max(math.ceil(mesh.load_bytes), 1),
         vector_bytes=4 * mesh.vector_lanes,
         conv_units=mesh.block[1],
         wide_units=mesh.block[1],
@@ -358,6 +370,8 @@ def _impossible_mesh(mesh: Mesh, tiles: Any) -> str | None:
         return f"{given[0]} without {lacking}; expected all of {', '.join(_DRAM)}, or none for a machine without DRAM"
     if mesh.dram_tile_bytes > mesh.dram_read_bytes:
         return f"dram_tile_bytes = {mesh.dram_tile_bytes} of one core is more than dram_read_bytes = {mesh.dram_read_bytes} of all"
+    if bool(mesh.banks) != bool(mesh.bank_bytes) or (mesh.banks and not mesh.dram_size):
+        return f"banks = {mesh.banks} with bank_bytes = {mesh.bank_bytes}; expected both on a machine with DRAM, or neither"
     if unknown := [name for name in mesh.fitted if name not in {f.name for f in fields(Mesh)}]:
         return f"fitted names no field '{unknown[0]}'{did_you_mean(unknown[0], (f.name for f in fields(Mesh)))}"
     memory: Any = mesh.memory

@@ -110,7 +110,7 @@ def _exposed(all_weights: Sequence[Weights], ways: Sequence[Way], target: Target
     def loads(stay: float) -> float:
         """Estimates the cycles of loads of what does not stay."""
         share = 1 - max(min(stay, total), 0) / total
-        return share * (total * target.tiles / mesh.dram_read_bytes + mesh.dram_cycles * sum(way.pieces for way in ways))
+        return share * (total * target.tiles / mesh.load_bytes + mesh.dram_cycles * sum(way.pieces for way in ways))
 
     free = SHARE * target.room - working - largest
     exposed = loads(free)

@@ -39,9 +39,17 @@ def transfer(bytes: int, target: Target, many: bool = False) -> int:
 
 
 def outside(bytes: int, target: Target, written: bool = False) -> int:
-    """Computes the cycles in which all cores read or write bytes of DRAM."""
+    """Computes the cycles in which all cores read or write bytes of DRAM.
+
+    Each core reads its own, or the cores beside the banks read for all and send on, while they read more: whichever is faster.
+    """
     m = mesh_of(target)
-    return math.ceil(m.dram_cycles + bytes / (m.dram_write_bytes if written else m.dram_read_bytes)) if bytes and m.dram_size else 0
+    if not bytes or not m.dram_size:
+        return 0
+    moved = bytes / (m.dram_write_bytes if written else m.dram_read_bytes)
+    if m.banks and not written:
+        moved = min(moved, m.signal_cycles + bytes / m.bank_rate(math.ceil(bytes / PACKET)))
+    return math.ceil(m.dram_cycles + moved)
 
 
 def local_copy(bytes: int, target: Target) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from populus.lowering.driver import extensions
 from populus.lowering.driver.files import parse_text
 from populus.runtime.cycles import FAMILIES, Products, contraction, map_cycles
 from populus.runtime.cycles.family import Family
-from populus.runtime.cycles.mesh.steps import hidden, transfer
+from populus.runtime.cycles.mesh.steps import hidden, outside, transfer
 from populus.runtime.profile import profile
 
 N150, P150 = PRESETS["n150"], PRESETS["p150"]
@@ -68,6 +69,7 @@ def test_both_families_answer_the_same_questions():
         ({"dram_size": 2**30}, "machine 'edge': dram_size without dram_tile_bytes; expected all of dram_size"),
         ({**DRAM, "dram_tile_bytes": 50.0}, "machine 'edge': dram_tile_bytes = 50.0 of one core is more than dram_read_bytes = 40.0"),
         ({**DRAM, "memory": "gddr5"}, "machine 'edge': memory = 'gddr5'; did you mean 'gddr6'\\?; expected ddr4, gddr6, hbm2"),
+        ({**DRAM, "banks": 4}, "machine 'edge': banks = 4 with bank_bytes = 0.0; expected both on a machine with DRAM, or neither"),
         ({"memory": "gddr6"}, "machine 'edge': memory = 'gddr6' without dram_size; a machine without DRAM has no kind of it"),
         ({"fitted": ("pack_byte",)}, "machine 'edge': fitted names no field 'pack_byte'; did you mean 'pack_bytes'"),
         ({"reserved_bytes": 2**20}, "machine 'edge': reserved_bytes = 1048576 is not less than the tile's memory"),
@@ -225,16 +227,41 @@ STREAM = """poplar.graph @main target <TARGET> {
 """
 
 
-def test_bytes_from_dram_take_the_rate_of_all_cores_and_are_a_bound():
-    for name, rate, late in (("n150", 167.0, 475), ("n150, dram_read_bytes=83", 83.0, 475)):
+def test_bytes_from_dram_take_the_faster_of_all_cores_and_those_beside_the_banks_and_are_a_bound():
+    beside = 475 + 205
+    for name, rate, late in (
+        ("n150", 12 * 21.9, beside),
+        ("n150, banks=0, bank_bytes=0", 167.0, 475),
+        ("n150, dram_read_bytes=300", 300.0, 475),
+        ("n150, unicast_bytes=20", 12 * 20.0, beside),  # what the readers send on
+    ):
         module = parse_text(context(), STREAM.replace("TARGET", name), "test.mlir")
         graph = module.body.block.first_op
         assert isinstance(graph, GraphOp)
         found = profile(graph)
         (step,) = found.steps
         assert step.exchange == np.ceil(late + 4 * 2**20 / rate)
-        assert found.summary["at_outside_bound_cycles"] == round(4 * 2**20 / int(rate))
+        assert found.summary["at_outside_bound_cycles"] == round(4 * 2**20 / np.ceil(rate))
         assert step.host_bytes == 4 * 2**20
+
+
+def test_a_load_is_read_by_at_most_as_many_cores_as_there_are_and_packets():
+    assert N150.mesh is not None
+    few = Spec.of("n150, columns=4, rows=2").target()
+    assert outside(2**20, few) == np.ceil(475 + min(2**20 / 167, 205 + 2**20 / (8 * 21.9)))
+    assert outside(3 * 2048, replace(N150, mesh=replace(N150.mesh, dram_read_bytes=1.0))) == np.ceil(475 + 205 + 2048 / 21.9)
+
+
+@pytest.mark.parametrize(("copied", "is_read"), [("%a to %o", False), ("%o to %p", True)])
+def test_bytes_to_dram_take_the_rate_of_writes(copied: str, is_read: bool):
+    """From DRAM to DRAM they are read and written."""
+    declared = '%p = poplar.var "p" outside : !poplar.tensor<1048576xf32>\n  poplar.copy ' + copied
+    text = STREAM.replace("TARGET", "n150").replace("poplar.copy %o to %a", declared)
+    graph = parse_text(context(), text, "test.mlir").body.block.first_op
+    assert isinstance(graph, GraphOp)
+    (step,) = profile(graph).steps
+    written, read = np.ceil(475 + 4 * 2**20 / 104), np.ceil(475 + 205 + 4 * 2**20 / (12 * 21.9))
+    assert step.exchange == written + is_read * read
 
 
 def test_a_product_that_hides_its_exchange_says_so_in_the_profile_and_its_file(tmp_path: Path):
