@@ -13,7 +13,6 @@ from populus.dialects.poplar.points import TooMany
 MOST_FORMS = 400_000  # of one proof
 MOST_PRODUCTS = 256  # terms of a product of sums that is multiplied out
 ROUNDING = 1e-5  # by which constants that are one may differ
-NOTHING = 2e-7  # of the largest coefficient: one that is less than its rounding
 CANCELLED = 1e-6  # of a coefficient: what may be left where it was taken away
 
 Mono: TypeAlias = "tuple[tuple[int, int], ...]"
@@ -96,10 +95,6 @@ class Polynomials:
             [(mono, by)] = p.items()
             if by == 1 and len(mono) == 1 and mono[0][1] == 1:
                 return mono[0][0]
-        if floats:
-            least = NOTHING * max(abs(c) for c in p.values())
-            if any(m and abs(c) < least for m, c in p.items()):
-                return self.formed({m: c for m, c in p.items() if not m or abs(c) >= least}, floats)
         terms = tuple(sorted((m, self.rounded(float(c)) if floats else c) for m, c in p.items()))
         return self.key("sum", terms, type="f" if floats else "i")
 

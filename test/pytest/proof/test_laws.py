@@ -67,6 +67,19 @@ def test_a_formula_of_integers_in_its_one_form_has_the_same_number(seed):
         assert int(evaluate(e, [np.asarray(n) for n in numbers])[()]) == int(values.tree(piece.tree, ())), (e, piece.tree)
 
 
+@pytest.mark.parametrize("large", [1e4, 1e9, 3.4e38])
+def test_a_term_beside_a_large_one_is_not_lost(large):
+    """A mask adds some -1e9 to scores: their own coefficient is small beside it."""
+    t = Terms()
+    scores, mask = t.input("s", (4,), True), t.input("m", (4,), True)
+
+    def masked(of: expr.Expr):
+        return t.elementwise(of + (1.0 - _2) * -large, box((4,)), [scores, mask], True)
+
+    assert compare(t, {"y": (masked(_1), (4,))}, {"y": (masked(_1), (4,))}).verdict == PROVED
+    assert compare(t, {"y": (masked(_1), (4,))}, {"y": (masked(_1 * 2.0), (4,))}).verdict != PROVED
+
+
 # -- sums of constants --------------------------------------------------------------------------------------------------
 
 
