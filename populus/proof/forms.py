@@ -32,6 +32,8 @@ from populus.runtime.expr import evaluate
 if TYPE_CHECKING:
     from xdsl.ir import Attribute
 
+MOST_EXPONENT = 700.0  # of e, whose powers beyond are 0 or infinite
+
 
 class Forms(Conditions):
     """Formulas by number: equal ones have one number."""
@@ -140,7 +142,7 @@ class Forms(Conditions):
         found = self.number(1.0)
         for mono, by in self.poly(x).items():
             if not mono:
-                found = self.scaled(found, math.exp(by))
+                found = self.scaled(found, _of_number(by))
                 continue
             power = int(by) if float(by).is_integer() and abs(by) <= 4 else (1 if by > 0 else -1)
             of = self.formed({mono: by / power}, True)
@@ -189,13 +191,32 @@ class Forms(Conditions):
         x, by = self.monic(x)
         return self.scaled(self.key("call", "abs", (x,)), abs(by))
 
+    def keeps(self, to: Attribute, x: int) -> bool:
+        """Tells whether an integer is the same in 32 or 64 bits: to the latter all are, but what wraps around in fewer bits before."""
+        return (to == i64 and not self.adds(x)) or (to in (i32, i64) and self.fits(x))
+
+    def adds(self, x: int) -> bool:
+        """Tells whether there is a sum or product of integers in a formula."""
+        key = self.keys[x]
+        return key[0] == "sum" or (key[0] == "call" and any(map(self.adds, cast("tuple[int, ...]", key[2]))))
+
+    def fits(self, x: int) -> bool:
+        """Tells whether an integer is known to be one of 32 bits: a number, or one of some."""
+        if (value := self.value(x)) is not None:
+            return type(value) is int and abs(value) < 1 << 31
+        key = self.keys[x]
+        if key[:2] not in (("call", "select"), ("call", "max"), ("call", "min")):
+            return False
+        choices = cast("tuple[int, ...]", key[2])
+        return all(map(self.fits, choices[:2] if key[1] == "select" else choices))
+
     def converted(self, to: Attribute, bits: bool, x: int) -> int:
-        """Converts to an element type. Integers of 32 and 64 bits, and floats, are numbers."""
+        """Converts to an element type. Floats are numbers, and so are integers that `keeps` tells."""
         kind = "b" if to == i1 else "f" if float_name(str(to)) else "i"
         if not bits:
             if (value := self.value(x)) is not None and (number := number_as(value, to)) is not None:
                 return self.number(number)
-            if (to in (f32, f64) and self.types[x] == "f") or (to in (i32, i64) and self.types[x] == "i"):
+            if (to in (f32, f64) and self.types[x] == "f") or (self.types[x] == "i" and self.keeps(to, x)):
                 return x
             if kind == self.types[x] == "b":
                 return x
@@ -207,3 +228,10 @@ class Forms(Conditions):
                 if self.value(a) is not None or self.value(b) is not None:
                     return self.select(self.converted(to, bits, a), self.converted(to, bits, b), c)
         return self.key("as", str(to), bits, x, type=kind)
+
+
+def _of_number(x: float) -> float:
+    """Gives exp of a number. Raises OverflowError where it is too small or too large for its sum to be told from another."""
+    if abs(x) > MOST_EXPONENT:
+        raise OverflowError(f"exp({x})")
+    return math.exp(x)

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import f32, i1, i8, i32
+from xdsl.dialects.builtin import f32, i1, i8, i32, i64
 
 from populus.dialects import expr
 from populus.dialects.poplar.affine import box, read_map
@@ -78,6 +78,35 @@ def test_a_term_beside_a_large_one_is_not_lost(large):
 
     assert compare(t, {"y": (masked(_1), (4,))}, {"y": (masked(_1), (4,))}).verdict == PROVED
     assert compare(t, {"y": (masked(_1), (4,))}, {"y": (masked(_1 * 2.0), (4,))}).verdict != PROVED
+
+
+@pytest.mark.parametrize(
+    ("formula", "other"),
+    [
+        (_1, expr.cast(expr.cast(_1, i32), i64)),
+        (_1 * _2, expr.cast(expr.cast(_1, i32) * expr.cast(_2, i32), i64)),
+        (expr.cast(_1, i64) + expr.cast(_2, i64), expr.cast(_1 + _2, i64)),
+        (expr.call("max", expr.cast(_1, i64) * expr.cast(_2, i64), 0), expr.cast(expr.call("max", _1 * _2, 0), i64)),
+    ],
+)
+def test_integers_of_fewer_bits_are_others(formula, other):
+    """Products and sums wrap around, and a conversion to fewer bits takes the lowest: no law takes them for numbers without an end."""
+    t = Terms()
+    inputs = [t.input(name, (4,), False) for name in "ab"]
+    want, have = (t.elementwise(e, box((4,)), inputs, False) for e in (formula, other))
+    assert compare(t, {"y": (want, (4,))}, {"y": (have, (4,))}).verdict != PROVED
+
+
+@pytest.mark.parametrize("large", [10.0, 1e4, 1e9])
+def test_exponentials_that_vanish_are_not_taken_for_others(large):
+    t = Terms()
+    inputs = [t.input(name, (2,), True) for name in "sr"]
+
+    def share(by: float):
+        one, other = (expr.call("exp", of * by - large) for of in (_1, _2))
+        return t.elementwise(one / (one + other), box((2,)), inputs, True)
+
+    assert compare(t, {"y": (share(1.0), (2,))}, {"y": (share(2.0), (2,))}).verdict != PROVED
 
 
 # -- sums of constants --------------------------------------------------------------------------------------------------
