@@ -183,7 +183,7 @@ class _AsRecorded(PoplinToPoplarPass):
         assert self.row is not None
         for op in [op for op in graph.walk() if isinstance(op, MatMulOp)]:
             if self.row.plan[3] > 1:
-                replace_by_steps(op, "channels", self.row.plan[3])
+                replace_by_steps(op, "channels", self.row.plan[3], graph.machine)
         how = _Recorded(Residency(), True, 0.0, "f16" if self.partials == "f16" else "", 0, {}, None, Names([]), row=self.row)
         return {MatMulOp: partial(matmul, how=how)}
 

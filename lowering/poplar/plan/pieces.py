@@ -70,13 +70,18 @@ class Weights:
         if self.bytes <= limit * self.way.pieces or not self.cut:
             return self.way
         n, grain = self.shape.out_channels, grains_of(self.shape, self.element, target)[0]
-        widths = range(max(int(limit / self.bytes * n) // grain, 1) * grain, 0, -grain)
-        numbers = [s for width in widths if (s := -(-n // width)) <= most and -(-n // s) % grain == 0]
-        if not numbers or numbers[0] <= self.way.pieces:
+        steps = -(-n // (max(int(limit / self.bytes * n) // grain, 1) * grain))
+        if not self.way.pieces < steps <= most:
             return self.way
-        steps = numbers[0]
-        way = Way.of(replace(self.shape, out_channels=-(-n // steps)), steps, steps, self.element, target, traffic)
+        way = Way.of(replace(self.shape, out_channels=width_of_steps(n, steps, target)), steps, steps, self.element, target, traffic)
         return way if way.cycles < math.inf else self.way
+
+
+def width_of_steps(n: int, steps: int, target: Target) -> int:
+    """Computes the channels out of each step but the last, which may have fewer: on a mesh whole blocks, if as many steps remain."""
+    grain = 1 if target.mesh is None else target.mesh.block[1]
+    whole = -(-n // (steps * grain)) * grain
+    return whole if -(-n // whole) == steps else -(-n // steps)
 
 
 def in_pieces(all_weights: Sequence[Weights], most: int, target: Target, traffic: float) -> list[int]:

@@ -20,7 +20,7 @@ from populus.dialects.popops import ConcatOp, DimShuffleOp, ReshapeOp, SliceOp
 from populus.dialects.support.block_floats import bytes_an_element
 from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes, tensor
 from populus.lowering.poplar.plan.contraction import MEMORY_SHARE, Contraction, block_of, fitting, options, promising, shape_of_contraction
-from populus.lowering.poplar.plan.pieces import Way, Weights, in_pieces
+from populus.lowering.poplar.plan.pieces import Way, Weights, in_pieces, width_of_steps
 from populus.lowering.poplar.plan.residency import Room
 from populus.lowering.poplar.plan.stated import Names, Stated
 from populus.lowering.poplar.plan.weights import Arguments, constants_of
@@ -62,13 +62,13 @@ def split_serially(
         shape, element, w = shape_of_contraction(op, partials), element_type_of(op.operands[0].type), op.operands[1]
         if (stated := names.stated(op)) is not None:
             if stated.steps is not None:
-                _check_steps(op, shape, stated, *stated.steps)
-                names.in_steps(op, *stated.steps, replace_by_steps(op, *stated.steps))
+                _check_steps(op, shape, graph.machine, stated, *stated.steps)
+                names.in_steps(op, *stated.steps, replace_by_steps(op, *stated.steps, graph.machine))
             continue
         own = room.share(_bytes(w) / weights) if constant[w] else Room(0, 0)
         steps[op] = cut, n = _fewest_steps(op, shape, element, graph.machine, own, traffic)
         if constant[w] and mesh is not None and mesh.dram_size:
-            step = (_smaller(op, shape, cut, n) if n > 1 else None) or shape
+            step = (_smaller(op, shape, cut, n, graph.machine) if n > 1 else None) or shape
             way = Way.of(step, n, n if cut == "channels" else 1, element, graph.machine, traffic)
             cuts = _is_view_of_constant(w) and (isinstance(op, MatMulOp) or shape.groups == 1)
             waiting[op] = Weights(shape, element, _bytes(w) / graph.machine.tiles, way, cuts)
@@ -77,7 +77,7 @@ def split_serially(
             steps[op] = "channels", n
     for op, (cut, n) in steps.items():
         if n > 1:
-            names.in_steps(op, cut, n, replace_by_steps(op, cut, n))
+            names.in_steps(op, cut, n, replace_by_steps(op, cut, n, graph.machine))
 
 
 def _fewest_steps(
@@ -97,9 +97,9 @@ def _fewest_steps(
     return best[1:]
 
 
-def _check_steps(op: MatMulOp | ConvolutionOp, shape: Contraction, stated: Stated, cut: str, steps: int) -> None:
+def _check_steps(op: MatMulOp | ConvolutionOp, shape: Contraction, target: Target, stated: Stated, cut: str, steps: int) -> None:
     """Raises PopulusError for steps that a contraction does not have."""
-    if steps > MOST or _smaller(op, shape, cut, steps) is None:
+    if steps > MOST or _smaller(op, shape, cut, steps, target) is None:
         raise stated.of(f"steps={cut}:{steps}; it has fewer {cut}, or groups that steps do not cut, and at most {MOST} steps are made")
 
 
@@ -115,7 +115,7 @@ def _priced(
     def cycles(steps: int) -> float:
         """Computes the cycles of all steps, infinite if they do not fit."""
         if steps not in tried:
-            smaller = _smaller(op, shape, cut, steps)
+            smaller = _smaller(op, shape, cut, steps, target)
             copies = 1 if cut == "rows" else steps
             tried[steps] = math.inf if smaller is None else steps * _fewest(smaller, element, target, copies, room, traffic)
         return tried[steps]
@@ -145,26 +145,27 @@ def _bytes(tensor: SSAValue) -> int:
     return math.ceil(math.prod(shape_of(tensor.type)) * size)
 
 
-def _smaller(op: MatMulOp | ConvolutionOp, shape: Contraction, cut: str, steps: int) -> Contraction | None:
+def _smaller(op: MatMulOp | ConvolutionOp, shape: Contraction, cut: str, steps: int, target: Target) -> Contraction | None:
     """Returns the contraction of one of `steps` steps over output channels (`cut` is "channels") or rows; None if there is none.
 
     The rows of a batch are its images.
     """
     if cut == "channels":
         whole = isinstance(op, MatMulOp) or shape.groups == 1
-        return replace(shape, out_channels=-(-shape.out_channels // steps)) if whole and shape.out_channels >= steps else None
+        n = shape.out_channels
+        return replace(shape, out_channels=width_of_steps(n, steps, target)) if whole and n >= steps else None
     if isinstance(op, MatMulOp):
         return replace(shape, windows=(-(-shape.windows[0] // steps),)) if shape.windows[0] >= steps else None
     return replace(shape, batch=-(-shape.batch // steps)) if shape.batch >= steps else None
 
 
-def replace_by_steps(op: MatMulOp | ConvolutionOp, cut: str, steps: int) -> list[Operation]:
+def replace_by_steps(op: MatMulOp | ConvolutionOp, cut: str, steps: int, target: Target) -> list[Operation]:
     """Replaces a contraction by `steps` of them, over output channels (`cut` is "channels") or rows. Returns these."""
     x, w = op.operands
     y_dim = (2 if isinstance(op, MatMulOp) else 1) if cut == "channels" else (1 if isinstance(op, MatMulOp) else 0)
     w_dim = 2 if isinstance(op, MatMulOp) else 0
     n = shape_of(op.results[0].type)[y_dim]
-    most = -(-n // steps)  # of a step; the last may have fewer
+    most = width_of_steps(n, steps, target) if cut == "channels" else -(-n // steps)  # of a step; the last may have fewer
     parts: list[SSAValue] = []
     for begin, end in ((begin, min(begin + most, n)) for begin in range(0, n, most)):
         a, b = (x, _slice(op, w, w_dim, begin, end)) if cut == "channels" else (_slice(op, x, y_dim, begin, end), w)

@@ -14,8 +14,10 @@ import populus
 from benchmarks.models import LIGHT, randomised
 from populus.dialects.poplar import CallOp, ConstOp, CopyOp, ExecuteOp, FamilyOp, StorageOp
 from populus.dialects.poplar.memory import storage_of
+from populus.dialects.poplar.target import PRESETS
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.driver.pipeline import Pipeline
+from populus.lowering.poplar.plan.pieces import width_of_steps
 
 LAYERS, SIZE = 6, 32
 
@@ -317,3 +319,10 @@ def test_weights_that_exceed_a_mesh_are_cut_so_that_computing_hides_their_loads(
     roomy, small = (on_array(layers(*sizes, rows=rows), n * total // 8, tmp_path) for n in (16, 4))
     assert len(loads(small)) > len(sizes)
     assert small.profile().summary["cycles"] <= 1.05 * roomy.profile().summary["cycles"]
+
+
+def test_steps_of_a_mesh_are_whole_blocks_where_as_many_remain():
+    """Nine blocks in four steps would be three of three."""
+    mesh, ipu = PRESETS["n150"], PRESETS["gc200"]
+    assert [width_of_steps(128256, 32, machine) for machine in (mesh, ipu)] == [126 * 32, 4008]
+    assert [width_of_steps(9 * 32, steps, mesh) for steps in (3, 4, 5, 9)] == [96, 72, 64, 32]
