@@ -172,14 +172,20 @@ class Conditions(Polynomials):
             return row[int(value)]
         if len(set(row)) == 1:
             return row[0]
-        names = sorted(self.names(index))
-        reach = [np.arange(0 if self.keys[v][0] == "top_k" else -len(row), len(row)) for v in names]
-        if not names or math.prod(map(len, reach)) > MOST_CASES:
-            return self.key("named", tuple(row), index, type=self.types[row[0]])
-        columns = np.meshgrid(*reach, indexing="ij", sparse=True)
-        at = np.broadcast_to(Numbers(self, dict(zip(names, columns))).of(index), [len(r) for r in reach])
+        names, reach = sorted(self.names(index)), self.reach(index)
+        as_it_is = self.key("named", tuple(row), index, type=self.types[row[0]])
+        if not names or reach is None:
+            return as_it_is
+        last = reach + len(row) + 1  # beyond which nothing changes but along a line
+        ranges = [range(0 if self.keys[v][0] == "top_k" else -last, last + 1) for v in names]
+        if math.prod(map(len, ranges)) > MOST_CASES:
+            return as_it_is
+        columns = np.meshgrid(*map(np.asarray, ranges), indexing="ij", sparse=True)
+        at = np.broadcast_to(Numbers(self, dict(zip(names, columns))).of(index), [len(r) for r in ranges])
         points = np.argwhere((at >= 0) & (at < len(row)))
-        found = tuple((*(int(r[k]) for r, k in zip(reach, p)), row[int(at[tuple(p)])]) for p in points)
+        if any(r[k] in (-last, last) for p in points for r, k in zip(ranges, p)):
+            return as_it_is  # other integers may name an element too
+        found = tuple((*(r[k] for r, k in zip(ranges, p)), row[int(at[tuple(p)])]) for p in points)
         return self.key("cases", tuple(names), found, type=self.types[row[0]])
 
     def names(self, x: int) -> set[int]:

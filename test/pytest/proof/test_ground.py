@@ -15,7 +15,7 @@ from populus.dialects.expr import Arg, call, equal, select
 from populus.dialects.poplar.affine import box, every, identity, read_map
 from populus.proof.equivalence import Values, compare
 from populus.proof.forms import Forms
-from populus.proof.report import PROVED, UNDECIDED
+from populus.proof.report import PROVED, UNDECIDED, Undecided
 from populus.proof.terms import Terms
 from populus.runtime.expr import evaluate
 
@@ -123,6 +123,33 @@ def test_conditions_of_one_integer_are_one_exactly_where_they_agree(seed):
         found.setdefault(tuple(holds.tolist()), set()).add(form(forms, e, args))
     assert all(len(own) == 1 for own in found.values())
     assert len(set.union(*found.values())) == len(found)
+
+
+def test_an_element_that_an_index_names_is_another_where_a_far_integer_names_another():
+    """A clamp, a remainder and a clamp with one exception agree on small integers alone."""
+    forms = Forms()
+    [index], row = inputs(forms, 1, "i"), [forms.key("element", k) for k in range(4)]
+    clamp = call("min", call("max", Arg(1), 0), 3)
+    others = [clamp, call("max", call("rem", Arg(1), 4), 0), select(0, clamp, equal(Arg(1), 100)), Arg(1), call("rem", Arg(1), 1000)]
+    assert len({forms.named(row, form(forms, e, [index])) for e in others}) == len(others)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_element_that_two_indices_name_alike_is_one_for_all_integers(seed):
+    rng, forms = random.Random(seed), Forms()
+    args, row, found = inputs(forms, 1, "i") * 2, [forms.key("element", k) for k in range(4)], dict[int, tuple[str, list]]()
+    numbers = np.arange(-300, 301)
+    for _ in range(60):
+        e = integers(rng, 2)
+        if not expr.args_of(e):
+            continue
+        at = np.broadcast_to(evaluate(e, [numbers, numbers]), numbers.shape)
+        named = np.where((at >= 0) & (at < 4), at, -1).tolist()
+        try:
+            text, others = found.setdefault(forms.named(row, form(forms, e, args)), (str(e), named))
+        except Undecided:
+            continue  # an index out of range
+        assert named == others, (str(e), text)
 
 
 def test_an_element_that_an_index_names_is_one_for_every_way_to_compute_the_index():
