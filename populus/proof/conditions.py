@@ -182,10 +182,10 @@ class Conditions(Polynomials):
             return as_it_is
         columns = np.meshgrid(*map(np.asarray, ranges), indexing="ij", sparse=True)
         at = np.broadcast_to(Numbers(self, dict(zip(names, columns))).of(index), [len(r) for r in ranges])
-        points = np.argwhere((at >= 0) & (at < len(row)))
+        points: list[tuple[int, ...]] = list(map(tuple, np.argwhere((at >= 0) & (at < len(row))).tolist()))
         if any(r[k] in (-last, last) for p in points for r, k in zip(ranges, p)):
             return as_it_is  # other integers may name an element too
-        found = tuple((*(r[k] for r, k in zip(ranges, p)), row[int(at[tuple(p)])]) for p in points)
+        found = tuple((*(r[k] for r, k in zip(ranges, p)), row[int(at[p])]) for p in points)
         return self.key("cases", tuple(names), found, type=self.types[row[0]])
 
     def names(self, x: int) -> set[int]:
