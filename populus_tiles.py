@@ -56,12 +56,13 @@ def _run(tool: str, module: str) -> int:
             file=sys.stderr,
         )
         return 1
-    try:
-        main = import_module(f"populus.tools.{module}").main
-    except KeyboardInterrupt:  # the command handles its own; Python still imports
-        print(f"{tool}: interrupted", file=sys.stderr)
-        return 130
-    return main()
+    with import_module("populus.dialects.support.quick_classes").quick_classes():
+        try:
+            main = import_module(f"populus.tools.{module}").main
+        except KeyboardInterrupt:  # the command handles its own; Python still imports
+            print(f"{tool}: interrupted", file=sys.stderr)
+            return 130
+        return main()
 
 
 if __name__ == "__main__":

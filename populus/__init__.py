@@ -75,6 +75,8 @@ _HOMES = {
     "vjp": "training.derivatives:vjp",
 }
 
+_WITHOUT_COMPILER = ("BuiltProgram", "compile", "load_program")  # which find what is ready
+
 guard.install()
 
 
@@ -87,6 +89,8 @@ def __getattr__(name: str) -> object:
     """Imports a public name on first use, so that importing a dialect does not load the compiler."""
     if name in _HOMES:
         module, _, member = _HOMES[name].partition(":")
+        if name not in _WITHOUT_COMPILER:
+            import_module("populus.dialects.support.garbage").import_for_good(f"populus.{module}")
         return getattr(import_module(f"populus.{module}"), member)
     if name == "__version__":
         metadata = import_module("importlib.metadata")

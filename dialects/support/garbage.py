@@ -24,13 +24,16 @@ def no_garbage_collection() -> Generator[None, None, None]:
 
 
 def import_for_good(name: str) -> None:
-    """Imports a module without collecting garbage. All that is defined then counts as old, which only a full collection looks at.
+    """Imports a module without collecting garbage, and with quick dataclasses.
 
+    All that is defined then counts as old, which only a full collection looks at.
     By itself the collector goes through classes and functions several times while modules define them, and once more afterwards.
     """
     if name in sys.modules:
         return
-    with no_garbage_collection():
+    from populus.dialects.support.quick_classes import quick_classes
+
+    with no_garbage_collection(), quick_classes():
         import_module(name)
         if not gc.get_freeze_count():  # else somebody has set objects aside, which the next line would bring back
             gc.freeze()

@@ -81,6 +81,8 @@ def _compiled(model: Model, options: dict[str, Any]) -> Program:
     from populus.dialects.support.garbage import import_for_good
 
     import_for_good("populus.program.compile")
+    from populus.dialects.support.quick_classes import quick_classes
     from populus.program import compile as api
 
-    return api.compile(model, **options)
+    with quick_classes():  # passes and engines import what they need
+        return api.compile(model, **options)
