@@ -23,7 +23,7 @@ from populus.dialects.popops import MapOp
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import element_type_of, shape_of
 from populus.lowering.poplar.graph import Rule, ToPoplarPass
-from populus.lowering.poplar.plan.aims import aim_of
+from populus.lowering.poplar.plan.aims import aim_of, price_of_byte
 from populus.lowering.poplar.plan.contraction import Contraction, Near, shape_of_contraction, splits_of
 from populus.lowering.poplar.plan.layout import as_accessed
 from populus.lowering.poplar.plan.planning import Bids, Planning, room_of
@@ -276,16 +276,16 @@ def _expected(t: TileBuilder, tensor: SSAValue) -> Grid | None:
 class PoplinToPoplarPass(ToPoplarPass):
     """Lowers matrix products and convolutions to families.
 
-    `target`: a preset of `dialects/poplar/target.py`; `tiles`: the number of its tiles. `resident`: the share of
-    a tile's memory for constants replicated on their readers, which then receive nothing; 0: constants are
-    spread. `agree`: the planner counts an input as local if its producer's layout matches. `traffic`: cycles that
-    a byte that a tile receives costs, in addition to its time. `serial`: a contraction whose temporaries exceed a tile runs
-    in several steps. `partials`: the type that halves are summed in: f32 (default), or f16, which a GC200 does at twice
-    the rate, and which rounds each running sum after every call of the matrix unit. `winograd`:
-    the largest tile of outputs for which Winograd's algorithm may replace the direct sums, 0, 2 or 4. `optimise`: the aim,
-    `balanced` (default), `cycles` or `memory`, which sets `resident` and `traffic`. `plans`: plans that are stated for
-    contractions by name, as `plan/stated.py` formats them. Raises PopulusError if `resident` is not
-    from 0 to 1, for another type, tile or aim, and for a stated plan that cannot be. To rounding.
+    `target`: a preset of `dialects/poplar/target.py`; `tiles`: the number of its tiles. `resident`: the share of a
+    tile's memory for constants replicated on their readers, which then receive nothing; 0: constants are spread.
+    `agree`: the planner counts an input as local if its producer's layout matches. `traffic`: cycles that a byte that
+    a tile receives costs, in addition to its time; on a mesh by its own rate. `serial`: a contraction whose
+    temporaries exceed a tile runs in several steps. `partials`: the type that halves are summed in: f32 (default), or
+    f16, which a GC200 does at twice the rate, and which rounds each running sum after every call of the matrix unit.
+    `winograd`: the largest tile of outputs for which Winograd's algorithm may replace the direct sums, 0, 2 or 4.
+    `optimise`: the aim, `balanced` (default), `cycles` or `memory`, which sets `resident` and `traffic`. `plans`:
+    plans that are stated for contractions by name, as `plan/stated.py` formats them. Raises PopulusError if
+    `resident` is not from 0 to 1, for another type, tile or aim, and for a stated plan that cannot be. To rounding.
     """
 
     name = "poplin-to-poplar"
@@ -308,7 +308,7 @@ class PoplinToPoplarPass(ToPoplarPass):
             raise PopulusError(f"partials = {self.partials}; halves are summed in {' or '.join(PARTIALS)}{near}")
         plans = of_option(self.plans)
         aim = aim_of(self.optimise)
-        traffic = self.traffic if aim.traffic is None else aim.traffic
+        traffic = price_of_byte(self.traffic if aim.traffic is None else aim.traffic, graph.machine)
         given = arguments_of(graph)
         share = self.resident if aim.resident is None else aim.resident
         names = Names.of((op for op in graph.walk() if isinstance(op, MatMulOp | ConvolutionOp)), plans)

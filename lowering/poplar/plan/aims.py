@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from populus.dialects.poplar.target import Target
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.lowering.poplar.plan.contraction import MEMORY_SHARE
 
@@ -32,3 +33,11 @@ def aim_of(name: str | None) -> Aim:
     if name is not None and name not in AIMS:
         raise PopulusError(f"optimise = {name}; expected {', '.join(AIMS)}{did_you_mean(name, AIMS)}")
     return AIMS[name or "balanced"]
+
+
+def price_of_byte(traffic: float, target: Target) -> float:
+    """Computes the cycles that a received byte costs in addition to its time, from those that it costs at the rate of an IPU's exchange.
+
+    A mesh's network has other rates: there it costs as many times its own time.
+    """
+    return traffic if target.mesh is None else traffic * Target.exchange_bytes / target.mesh.unicast_bytes
