@@ -26,6 +26,10 @@ MOST_CASES = 20_000  # values of integers that are tried
 class Conditions(Polynomials):
     """Formulas with conditions, and elements that an index names."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._tables: dict[tuple[int, ...], dict[int, dict[tuple[int, ...], int]]] = {}  # by integers: elements that an index of them names
+
     def difference(self, x: int, y: int) -> int:
         """Gives x - y."""
         return self.sum([x, self.product(y, self.number(-1.0 if self.floats(x, y) else -1))])
@@ -164,7 +168,10 @@ class Conditions(Polynomials):
     # -- an element that an index names
 
     def named(self, row: Sequence[int], index: int) -> int:
-        """Gives the element of a row that an index names: by the values of the integers that the index is made of."""
+        """Gives the element of a row that an index names: by the values of the integers that the index is made of.
+
+        An index that is in range for more integers than one before is that one, if it names the same where that one is in range.
+        """
         value = self.value(index)
         if value is not None:
             if not 0 <= value < len(row):
@@ -172,21 +179,56 @@ class Conditions(Polynomials):
             return row[int(value)]
         if len(set(row)) == 1:
             return row[0]
-        names, reach = sorted(self.names(index)), self.reach(index)
-        as_it_is = self.key("named", tuple(row), index, type=self.types[row[0]])
-        if not names or reach is None:
-            return as_it_is
-        last = reach + len(row) + 1  # beyond which nothing changes but along a line
+        names = tuple(sorted(self.names(index)))
+        if names and (table := self._cases_of(row, index, names)) is not None:
+            found = self.key("cases", names, tuple(table.items()), type=self.types[row[0]])
+            if table:
+                self._tables.setdefault(names, {})[found] = table
+            return found
+        for found, table in self._tables.get(names, {}).items():
+            at = self._numbers_of(index, names, list(zip(*table)))
+            places: list[int] = np.broadcast_to(at, [len(table)]).tolist()
+            if all(0 <= k < len(row) and row[k] == element for k, element in zip(places, table.values())):
+                return found
+        return self.key("named", tuple(row), index, type=self.types[row[0]])
+
+    def _cases_of(self, row: Sequence[int], index: int, names: tuple[int, ...]) -> dict[tuple[int, ...], int] | None:
+        """Lists the integers for which an index is in range, with the elements; None if they are too many, or may be without end."""
+        if (reach := self.crossing(index, 0, len(row))) is None:
+            return None
+        last = reach + 2
         ranges = [range(0 if self.keys[v][0] == "top_k" else -last, last + 1) for v in names]
         if math.prod(map(len, ranges)) > MOST_CASES:
-            return as_it_is
-        columns = np.meshgrid(*map(np.asarray, ranges), indexing="ij", sparse=True)
-        at = np.broadcast_to(Numbers(self, dict(zip(names, columns))).of(index), [len(r) for r in ranges])
-        points: list[tuple[int, ...]] = list(map(tuple, np.argwhere((at >= 0) & (at < len(row))).tolist()))
-        if any(r[k] in (-last, last) for p in points for r, k in zip(ranges, p)):
-            return as_it_is  # other integers may name an element too
-        found = tuple((*(r[k] for r, k in zip(ranges, p)), row[int(at[p])]) for p in points)
-        return self.key("cases", tuple(names), found, type=self.types[row[0]])
+            return None
+        at = self._numbers_of(index, names, np.meshgrid(*map(np.asarray, ranges), indexing="ij", sparse=True))
+        at = np.broadcast_to(at, [len(r) for r in ranges])
+        places: list[tuple[int, ...]] = list(map(tuple, np.argwhere((at >= 0) & (at < len(row))).tolist()))
+        table = {tuple(r[k] for r, k in zip(ranges, p)): row[int(at[p])] for p in places}
+        return None if any(abs(v) == last for point in table for v in point) else table
+
+    def crossing(self, x: int, low: int, high: int) -> int | None:
+        """Bounds the integers beyond which it does not change whether a function of them is from `low` to `high`; None for another."""
+        key = self.keys[x]
+        if key[0] == "number":
+            return 0
+        if key[0] == "sum":
+            p = dict(self.poly(x))
+            by = int(p.pop((), 0))
+            [(mono, times), *others] = p.items()
+            (of, power), *more = mono
+            if others or more or power != 1:
+                return None
+            ends = sorted((end - by) // int(times) for end in (low, high))
+            return self.crossing(of, ends[0], ends[1] + 1)
+        if key[0] == "call" and key[1] in ("select", "max", "min"):
+            args = cast("tuple[int, ...]", key[2])
+            bounds = [self.crossing(v, low, high) for v in (args[:2] if key[1] == "select" else args)]
+            bounds += [self.reach(args[2])] if key[1] == "select" else []
+            return None if None in bounds else max(cast("list[int]", bounds))
+        return None if key[0] == "call" else max(abs(low), abs(high))
+
+    def _numbers_of(self, x: int, names: tuple[int, ...], columns: Sequence[Any]) -> Array:
+        return Numbers(self, dict(zip(names, map(np.asarray, columns)))).of(x)
 
     def names(self, x: int) -> set[int]:
         """Lists the integers that a formula is made of, which are no formulas of others."""
