@@ -19,13 +19,16 @@ from time import perf_counter
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 from xdsl.passes import ModulePass
 
 from populus.compare.validation import NOT_TILES, Validator
 from populus.dialects.poplar.compute import CopyOp, FamilyOp
+from populus.dialects.poplar.memory import type_of
 from populus.dialects.poplar.program import CallOp, GraphOp, IfOp, RepeatOp, StreamInOp, StreamOutOp, WhileOp
+from populus.dialects.signature import main_of, output_names, return_of
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.element_types import element_type_of
 from populus.dialects.table import context
 from populus.lowering.driver.pipeline import WATCHING
 from populus.program.source import level_among
@@ -55,6 +58,7 @@ class _Stage:
     level: str
     content: list[tuple[object, ...]]  # what a pass that changes something changes
     results: Results | Undecided | Invalid
+    types: dict[str, Attribute]  # of the elements of each output
     module: ModuleOp | None  # a copy, for running
     memory: bool = False  # its claims are proved
 
@@ -119,7 +123,11 @@ class Prover:
             return Report(undecided=[str(before.results)])
         if isinstance(after.results, Undecided):
             return Report(undecided=[str(after.results)])
-        return compare(self.terms, before.results, after.results)
+        report = compare(self.terms, before.results, after.results)
+        for name, element in before.types.items():
+            if after.types.get(name, element) != element:
+                report.refuted.append(f"output '{name}' is of {after.types[name]}, where {element} is meant")
+        return report
 
     def _stage(self, ctx: Context, module: ModuleOp) -> _Stage | None:
         """Executes a program symbolically. Gives the last stage if nothing has changed, and None for a program that has no level."""
@@ -141,7 +149,7 @@ class Prover:
             results: Results | Undecided | Invalid = execute(self.terms, module)
         except (Undecided, Invalid) as why:
             results = why
-        return _Stage(level, content, results, module.clone() if self.run and level != "onnx" else None)
+        return _Stage(level, content, results, _types(module), module.clone() if self.run and level != "onnx" else None)
 
     def _verify(self, ops: list[Operation]) -> None:
         """Verifies steps of tiles, once for equal attributes and types: what views show is proved. Raises Invalid."""
@@ -149,6 +157,14 @@ class Prover:
             if isinstance(op, STEPS):
                 objects = (*op.properties.values(), *op.operand_types)
                 self.terms.once.of(("verified", op.name, *op.properties), objects, partial(verified, op))
+
+
+def _types(module: ModuleOp) -> dict[str, Attribute]:
+    """Gives the element type of each output of a program."""
+    if any(isinstance(op, GraphOp) for op in module.body.block.ops):
+        return {op.stream.data: type_of(op.src).element for op in graph_of(module).walk() if isinstance(op, StreamOutOp)}
+    main = main_of(module)
+    return {name: element_type_of(v.type) for name, v in zip(output_names(main), return_of(main).operands)}
 
 
 def _content(op: Operation) -> tuple[object, ...]:

@@ -9,8 +9,8 @@ from typing import cast
 import numpy as np
 import onnx
 import pytest
-from xdsl.dialects.builtin import ModuleOp, f32, i32
-from xdsl.rewriter import Rewriter
+from xdsl.dialects.builtin import ModuleOp, f32, f64, i32
+from xdsl.rewriter import InsertPoint, Rewriter
 
 import populus
 from benchmarks.many_nodes import joined, mixed_chain
@@ -25,6 +25,7 @@ from populus.dialects.poplar.meaning import plain
 from populus.dialects.poplar.partition import ALL, Access, Domain, Split
 from populus.dialects.poplar.types import Field, FieldsAttr
 from populus.dialects.popops import MapOp
+from populus.dialects.signature import main_of, return_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.table import context
 from populus.lowering.driver.files import parse_text
@@ -302,6 +303,20 @@ def test_another_formula_is_refuted(monkeypatch):
 
     also(monkeypatch, fuse, "PopopsFusePass", change)
     assert refused(MODELS["strided"]()).startswith("popops-fuse is refuted: output 'y', element [")
+
+
+def test_an_output_of_another_type_is_refuted(monkeypatch):
+    """A wider float has the same numbers, so that terms alone do not tell."""
+
+    def change(module: ModuleOp):
+        end = return_of(main_of(module))
+        wider = MapOp(end.operands[0], expr=expr.cast(expr.Arg(1), f64))
+        Rewriter.insert_op(wider, InsertPoint.before(end))
+        end.operands[0] = wider.y
+        main_of(module).update_function_type()
+
+    also(monkeypatch, fuse, "PopopsFusePass", change)
+    assert refused(MODELS["strided"]()) == "popops-fuse is refuted: output 'y' is of f64, where f32 is meant"
 
 
 def test_another_constant_is_refuted(monkeypatch):
