@@ -162,6 +162,29 @@ def test_masked_accesses_are_functions_that_all_kernels_share():
     assert len(read(joined).parts[Section.CODE]) == 4
 
 
+@needs_node
+def test_products_whose_vectors_are_positions_take_one_kernel_for_planes_of_any_size(tmp_path):
+    """The last panel of a plane begins so that it ends with the plane: cut ones were half of the code of nets with such layers."""
+    made = []
+    for high, wide in ((2, 4), (3, 5), (7, 7), (8, 16)):
+        nodes = [
+            helper.make_node("Conv", ["x", "v", "b"], ["c"], group=2),
+            helper.make_node("Relu", ["z"], ["r"]),
+            helper.make_node("Add", ["c", "r"], ["s"]),
+            helper.make_node("Relu", ["s"], ["t"]),
+            helper.make_node("Conv", ["t", "w"], ["y"]),
+        ]
+        weights = {"v": normal(32, 100, 1, 1), "b": normal(32), "w": normal(4, 32, 1, 1)}
+        inputs = [("x", [2, 200, high, wide]), ("z", [2, 32, high, wide])]
+        program = compiled(model(nodes, inputs, [("y", [2, 4, high, wide])], weights))
+        frozen = frozen_program(program, "wasm32", {})
+        found = [k.key for k in frozen.kernels if k.key.startswith("block")]
+        assert len(found) == 2 and all(" swapped " in key and " whole" in key for key in found), found
+        made.append((Run(built(program, tmp_path / f"{high}"), [given := program.signature.random()]), program.run(given)))
+    for came, (_, expected) in zip(web.ran([run for run, _ in made]), made):
+        alike(came, expected)
+
+
 def test_the_columns_of_a_block_are_stored_by_the_code_of_one():
     """Written out, they were 20 of the 33 kB of resnet50, which has a dozen such blocks."""
     sizes = {}

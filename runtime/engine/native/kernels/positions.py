@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -28,7 +29,7 @@ from populus.runtime.engine.native.kernels.operands import Convolution, OnMatrix
 from populus.runtime.engine.native.kernels.panels import Packed, Panels, Slices, Table, lines, offsets
 
 BLOCKS, DEEP = 6, 96  # blocks of output channels from which a panel of so many k is packed for them, and four times as many of any
-FILL = 1.05  # lanes of a plane's vectors for each position, up to which positions fill them well
+FILL = 1.07  # lanes of a plane's vectors for each position, up to which positions fill them well
 
 
 def suits(library: Library, c: Convolution) -> bool:
@@ -37,8 +38,9 @@ def suits(library: Library, c: Convolution) -> bool:
     lanes, item = lanes_of(library.host, y.dtype), y.itemsize
     area, oc = math.prod(y.shape[3:]), y.shape[2]
     single = all(n == 1 for n in c.kernel) and all(s == 1 or n == 1 for s, n in zip(c.strides, y.shape[3:]))
-    if library.host.vector_bytes < 32 or not single or area == 1:
-        return False  # vectors of 16 bytes have no masked loads
+    least = 2 if library.host.vector_bytes >= 32 else lanes * library.host.block[1] if library.host.few_registers else math.inf
+    if not single or area < least:
+        return False  # vectors of 16 bytes have no masked loads: there the last panel begins earlier
     if x.shape[3:] != y.shape[3:] or any(step_of(along, *c.outs) != item for along in (c.along_x(), c.along_y)):
         return False
     filled, channels = (-(-n // lanes) * lanes / n for n in (area, oc))
@@ -105,6 +107,10 @@ class _Positions(Product):
         packs = late and often and _longest(stages) * vectors.broad * vectors.lanes * item <= STAGE
         form += " packed" if packs else ""
         inner, last = (f"{form} whole", f"{form} whole" if area == vectors.columns else f"{form} late") if late else (form, form)
+        if host.few_registers and not any(isinstance(x, np.ndarray) and np.may_share_memory(x, self.c) for x in others):
+            # Here it stores those lanes again, the same: all panels take one kernel, which is less code.
+            parts = -(-area // (vectors.lanes * vectors.broad))
+            vectors, inner, last = replace(vectors, parts=parts, wide=parts), f"{form} whole", f"{form} whole"
         ending = None if formula is None else ending_of(formula.at(0, 0), 1)
         if formula is not None and ending is None:
             return None

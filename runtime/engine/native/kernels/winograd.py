@@ -35,6 +35,7 @@ from populus.runtime.engine.native.kernels.winograd_words import ITEM, WORDS, to
 GFLOPS, READ, MOVED = 150.0, 20.0, 6.0  # rates by which blocks are chosen: products; GB/s of weights, and of v and m, beyond the caches
 CACHE = 1 << 20  # bytes of v and m that the inner caches hold
 LINE = 64  # bytes of a line of a cache
+TOGETHER = 16  # blocks of output channels that a panel meets in turn, so that the second cache has their weights
 CHUNKS = 4  # ranges of blocks for each thread; each that runs has a `v` and an `m`
 
 POINTERS = frozenset((*WORDS[:10], "scratch", "transform", "multiply", "back", "ends", "busy"))
@@ -138,6 +139,7 @@ def _multiply(name: str, machine: Machine) -> str:
     """Emits m = u v. Units are blocks of output channels, those of a point after those of the one before.
 
     A block meets all panels of tiles, so that each weight is read once; meanwhile the next block's weights arrive.
+    WebAssembly fetches nothing ahead, so there a panel meets some blocks while the first cache has it.
     """
     f = _Part(name, PART, "void")
     u, depth, ends, ic, tiles = (f.word(w) for w in ("u", "depth", "ends", "ic", "tiles"))
@@ -148,30 +150,43 @@ def _multiply(name: str, machine: Machine) -> str:
     filled = f.filled(f.image()[2], lanes)
     pace = f.add(f.let(f"sdiv i64 {f.mul(high, ITEM)}, {parts}"), 1)
 
-    def unit(q: str) -> None:
-        p = f.let(f"sdiv i64 {q}, {oc_parts}")
-        i = f.sub(q, f.mul(p, oc_parts))
-        row = start_of(f, i, tall, high)
+    def point(p: str) -> None:
         v, m, weights = (f.beyond(a, f.mul(p, plane)) for a, plane in zip(("%v", "%m", u), planes))
-        weights = f.at(weights, f.mul(row, ic), "float")
-        next = f.at(weights, f.mul(high, ic), "float")
-        m = f.beyond(m, f.mul(row, step))
-        short = f.let(f"icmp sge i64 {i}, {tall}")
-        broad_kernel, narrow_kernel = (f.let(f"select i1 {short}, ptr {kernels[2 + k]}, ptr {kernels[k]}") for k in (0, 1))
+        before = f.mul(p, oc_parts)
+        begin = f.call("i64", "llvm.smax.i64", ("i64", f.sub("%first", before)), ("i64", "0"))
+        until = f.least(f.sub("%end", before), oc_parts)
 
-        def panel(j: str) -> None:
-            narrow = f.let(f"icmp sge i64 {j}, {wide}")
+        def channels(i: str) -> tuple[str, ...]:
+            row, short = start_of(f, i, tall, high), f.let(f"icmp sge i64 {i}, {tall}")
+            chosen = (f.let(f"select i1 {short}, ptr {kernels[2 + k]}, ptr {kernels[k]}") for k in (0, 1))
+            return f.at(weights, f.mul(row, ic), "float"), f.beyond(m, f.mul(row, step)), *chosen
+
+        def panel(j: str) -> tuple[str, ...]:
+            return f.mul(start_of(f, j, wide, broad), lanes), f.let(f"icmp sge i64 {j}, {wide}"), f.mul(f.add(f.mul(pace, j), high), ic)
+
+        def both(block: tuple[str, ...], tiles: tuple[str, ...]) -> None:
+            (left, out, broad_kernel, narrow_kernel), (column, narrow, later) = block, tiles
             kernel = f.let(f"select i1 {narrow}, ptr {narrow_kernel}, ptr {broad_kernel}")
-            column = f.mul(start_of(f, j, wide, broad), lanes)
-            right, into = (f.at(a, column, "float") for a in (v, m))
-            ahead = f.beyond(next, f.mul(f.mul(pace, ic), j))
-            arguments = f"ptr {right}, ptr {depth}, ptr {depth}, ptr {weights}, ptr {into}, i64 {step}, i64 0, ptr {ends}, i64 1, i64 0"
-            call = f"call void {kernel}({arguments}, ptr {into}, ptr {ahead}, i64 {pace}, ptr {depth}, i64 0, i64 0)"
+            right, into, ahead = f.at(v, column, "float"), f.at(out, column, "float"), f.at(left, later, "float")
+            given = f"ptr {right}, ptr {depth}, ptr {depth}, ptr {left}, ptr {into}, i64 {step}, i64 0, ptr {ends}, i64 1, i64 0"
+            call = f"call void {kernel}({given}, ptr {into}, ptr {ahead}, i64 {pace}, ptr {depth}, i64 0, i64 0)"
             f.when(f.let(f"icmp slt i64 {column}, {filled}"), lambda: f.line(call))
 
-        f.loop(0, parts, panel)
+        def of_block(block: tuple[str, ...], j: str) -> None:
+            both(block, panel(j))
 
-    f.loop("%first", "%end", unit)
+        def of_panel(first: str, j: str) -> None:
+            def one(tiles: tuple[str, ...], i: str) -> None:
+                both(channels(i), tiles)
+
+            f.loop(first, f.least(f.add(first, TOGETHER), until), partial(one, panel(j)))
+
+        def some(first: str) -> None:
+            f.loop(0, parts, partial(of_panel, first) if machine.few_registers else partial(of_block, channels(first)))
+
+        f.loop(begin, until, some, step=TOGETHER if machine.few_registers else 1)
+
+    f.loop(f.let(f"sdiv i64 %first, {oc_parts}"), f.let(f"sdiv i64 {f.sub(f.add('%end', oc_parts), 1)}, {oc_parts}"), point)
     return f.done("void")
 
 
