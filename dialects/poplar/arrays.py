@@ -92,6 +92,11 @@ def values(at: Map, columns: Sequence[Array]) -> Array:
     return found
 
 
+def ends(at: Map, shape: tuple[int, ...]) -> Array:
+    """Lists the places that a map has for the first and the last index of a shape."""
+    return values(at, [np.array([0, n - 1]) for n in shape]) if shape else np.repeat(values(at, []), 2)
+
+
 def places(at: Map, whole: Sequence[range], along: Sequence[int]) -> Array:
     """Lists the places that a map has in a box of its domain, in row-major order of the dimensions `along`; it depends on no others."""
     grid = dict(zip(along, np.meshgrid(*(np.arange(whole[d].start, whole[d].stop) for d in along), indexing="ij", sparse=True)))

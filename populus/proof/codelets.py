@@ -138,7 +138,7 @@ def _pool(f: Family, points: Map) -> Pieces:
 def averaged(t: Terms, elements: Set, points: Map, x: Pieces, to_x: Map, taps: int, counted: Map | None = None) -> Pieces:
     """Makes means of windows of `taps` points. The divisor is the number of points inside, or of `counted`: index -> what counts."""
     if points.intersect_range(to_x.domain()).is_equal(points):  # every window is whole
-        return t.scaled(t.reduced("add", elements, points, x, to_x), 1 / taps)
+        return t.scaled(t.reduced("add", elements, points, x, to_x), Number(1 / taps))
     terms: list[tuple[tuple[int, ...], Map]] = []
     for to, node in t.sealed(x):
         relation = to_x.apply_range(to)

@@ -23,8 +23,8 @@ SAME = read_map("{ [i] -> [i] }")
 OF_SUMS = 1e-9  # relative error of sums of large integers in floats of 64 bits
 
 
-def equal(x: Array, y: Array, relation: Map, rounding: float) -> bool:
-    """Tells whether flat constants are equal to rounding where a relation of their elements says so."""
+def equal(x: Array, y: Array, relation: Map, rounding: float, of: float | None = None) -> bool:
+    """Tells whether flat constants are equal to rounding, as `near` does, where a relation of their elements says so."""
     if y.size < x.size or not relation.is_single_valued():  # all elements of the smaller are looked at
         back = relation.reverse()
         if back.is_single_valued():
@@ -36,12 +36,12 @@ def equal(x: Array, y: Array, relation: Map, rounding: float) -> bool:
         to = values(relation, [some])
         with np.errstate(invalid="ignore"):
             largest = max(abs(float(np.nanmax(x))), abs(float(np.nanmin(x))))
-        if not near(x[some][to >= 0], y[to[to >= 0]], rounding, largest):
+        if not near(x[some][to >= 0], y[to[to >= 0]], rounding, largest if of is None else of):
             return False
     if (way := strides(relation, x.size)) is not None:
-        return near(x.reshape(way.shape), way.of(y), rounding)
+        return near(x.reshape(way.shape), way.of(y), rounding, of)
     to = values(relation, [np.arange(x.size)])
-    return near(x, y[to], rounding) if (to >= 0).all() else near(x[to >= 0], y[to[to >= 0]], rounding)
+    return near(x, y[to], rounding, of) if (to >= 0).all() else near(x[to >= 0], y[to[to >= 0]], rounding, of)
 
 
 @dataclass(frozen=True)
@@ -73,18 +73,6 @@ class Size:
         within = 4 * max(self.rounding, other.rounding, OF_SUMS) * self.largest  # equal elements differ by half of that at most
         same_mean = self.count != other.count or abs(self.mean - by * other.mean) <= within
         return same_mean and abs(self.largest - by * other.largest) <= within
-
-
-@dataclass
-class Multiple:
-    """The number by which a constant is another one: 0 until two elements have told it."""
-
-    of: float = 0.0
-
-    def anew(self) -> Multiple:
-        """Forgets the number, for another try."""
-        self.of = 0.0
-        return self
 
 
 def ratio(x: Array, y: Array, relation: Map) -> float:
@@ -163,6 +151,11 @@ def rounding_of(dtype: np.dtype[Any]) -> float:
     if not floating(dtype):
         return 0.0
     return 16 * float(cast("Any", finfo(dtype)).eps)
+
+
+def smallest(dtype: np.dtype[Any]) -> float:
+    """Returns the least positive number of a float type."""
+    return float(cast("Any", finfo(dtype)).smallest_subnormal)
 
 
 def floating(dtype: np.dtype[Any]) -> bool:

@@ -13,8 +13,7 @@
 | `log(exp(-abs(x)) + 1) + max(x, 0)`, a number as a boolean | `log(exp(x) + 1)`, `not x = 0` |
 | `x a + y b` for numbers a and b | `(x + y (b / a)) a` |
 | `select(x, y, true)`, a float as f32 or f64, an iteration's number as i32 or i64 | `x` |
-| `(sum of x w) c` | `sum of x (w c)` for constants w and c, where c is no number but a function of w's element |
-| `sum of x v`, where v is n w for a number n, and `sum of x w` was met | `(sum of x w) n` |
+| `sum of x v`, where v is w c for a number or a function of the sum's index, and `sum of x w` was met | `(sum of x w) c` |
 | `sum of x v`, where v is a part of w's columns, and `sum of x w` was met | that part of it |
 
 They hold for floats to rounding. The laws of sums and products hold for integers too, which wrap around.
@@ -36,6 +35,7 @@ from populus.dialects.poplar.affine import Map, Set
 from populus.dialects.support.element_types import dtype_of
 from populus.proof.constants import floating, rounding_of
 from populus.proof.memo import Memo
+from populus.proof.multiples import alive
 from populus.proof.trees import Apply, Converted, Folded, Leaf, Number, Tree, float_name, float_result
 from populus.runtime.expr import evaluate
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from xdsl.ir import Attribute
 
-    from populus.proof.nodes import Node, Nodes
+    from populus.proof.nodes import Nodes
 
     Array: TypeAlias = NDArray[Any]
 
@@ -63,7 +63,6 @@ class Laws:
     def __init__(self, terms: Nodes):
         self.terms = terms
         self._computed: Memo[Tree | None] = Memo()
-        self._multiplied: Memo[Tree | None] = Memo()
         self._floats = Folded(self._float)
         self._places: dict[Hashable, Place] = {}
         self.order = Folded(self._place).of
@@ -204,7 +203,7 @@ class Laws:
         return constant if by == 1 else self.computed("mul", (constant, Number(by)), elements)
 
     def times(self, x: Tree, y: Tree, elements: Set) -> Tree:
-        """Multiplies: one chain of factors in one order, the number last. Other constants go into a sum of products, and over a sum."""
+        """Multiplies: one chain of factors in one order, the number or constant last. Constants go over a sum."""
         factors, constant = self.chained("mul", (x, y), elements)
         if constant is None or not factors:
             return constant or _chain("mul", factors)
@@ -215,10 +214,9 @@ class Laws:
                 return self.plus(self.times(a, constant, elements), self.times(b, constant, elements), elements)
             case _:
                 pass
-        for k, factor in enumerate(factors):
-            if isinstance(factor, Leaf) and isinstance(constant, Leaf) and (found := self.into_sum(factor, constant)) is not None:
-                found, number = factored(found)
-                return _multiplied(_chain("mul", sorted([*factors[:k], found, *factors[k + 1 :]], key=self.order)), number)
+        for factor in factors:
+            if isinstance(factor, Leaf) and (rows := alive(self.terms, factor.node)) is not None:  # 0 by any number is 0
+                constant = self.computed("mul", (constant, self.terms.moved(rows, factor.at)), elements) or constant
         return Apply("mul", (_chain("mul", factors), constant))
 
     def chained(self, function: str, operands: tuple[Tree, ...], elements: Set) -> tuple[list[Tree], Tree | None]:
@@ -288,6 +286,8 @@ class Laws:
         flat = np.ascontiguousarray(np.broadcast_to(np.asarray(value, np.float64), math.prod(sizes)))
         rounding = max((self.terms.rounding[a.node] for a in args if isinstance(a, Leaf)), default=0.0)
         node = self.terms.constant(flat, rounding)
+        if function == "mul" and any(a.node in self.terms.exact for a in args if isinstance(a, Leaf)):
+            self.terms.exact.add(node)
         if (number := self.terms.uniform.get(node)) is not None:
             return number
         i, place, step = affine.names("i", len(bounds)), ["0"], 1
@@ -305,45 +305,6 @@ class Laws:
         small = math.prod(len(bounds[d]) for d in along) <= MOST_SHARED
         at = self.terms.do(arrays.places, tree.at, bounds, along) if small else arrays.places(tree.at, bounds, along)
         return self.terms.arrays[tree.node].astype(np.float64)[at]
-
-    def into_sum(self, leaf: Leaf, by: Leaf) -> Tree | None:
-        """Multiplies the constants in a sum of products by a constant; None if there are other products in it, or no such sum."""
-        node = self.terms.nodes[leaf.node]
-        if node.kind != "add" or node.params or not node.parts:
-            return None
-        by = Leaf(self.terms.like(by.node), by.at)
-        return self._multiplied.of((leaf.node, by.node), (leaf.at, by.at), lambda: self._multiply(node, leaf.at, by))
-
-    def _multiply(self, node: Node, at: Map, by: Leaf) -> Tree | None:
-        factors: dict[int, Map] = {}  # of each constant: its element -> that of the factor
-        for ids, relation in zip(node.parts, node.maps):
-            places = [k for k, i in enumerate(ids) if i in self.terms.arrays]
-            if len(places) != 1 or len(ids) != 2:
-                return None
-            [k] = places
-            skip = sum(self.terms.nodes[i].elements.n_dim() for i in ids[:k])
-            own = self.terms.do(affine.coordinates, relation, skip, 1)  # index of the sum -> element of the constant
-            factor = self.terms.do(_factor, own, at, by.at)
-            factors[ids[k]] = self.terms.do(Map.union, factors[ids[k]], factor) if ids[k] in factors else factor
-        new: dict[int, int] = {}
-        for number, factor in factors.items():
-            factor = self.terms.do(Map.coalesce, factor)
-            if not self.terms.do(Map.is_single_valued, factor):
-                return None
-            scaled = self._scaled(self.terms.arrays[number], self.terms.arrays[by.node], factor)
-            new[number] = self.terms.constant(scaled, max(self.terms.rounding[number], self.terms.rounding[by.node]))
-        parts = [(tuple(new.get(i, i) for i in ids), relation) for ids, relation in zip(node.parts, node.maps)]
-        leaf, multiple = self.terms.sum_of("add", node.elements, parts, ())
-        return self.terms.moved(self.times(leaf, Number(multiple), node.elements), at)
-
-    def _scaled(self, array: Array, by: Array, factor: Map) -> Array:
-        """Multiplies each element of a constant by that of another which `factor` names; 0 where it names none."""
-        array, by = (v if v.dtype == np.float32 else v.astype(np.float64) for v in (array, by))
-        with np.errstate(all="ignore"):
-            if (way := self.terms.do(arrays.strides, factor, array.size)) is not None:
-                return (array.reshape(way.shape) * way.of(by)).reshape(-1)
-            found = arrays.values(factor, [np.arange(array.size)])
-            return array * np.where(found >= 0, by[found], by.dtype.type(0))
 
 
 def _softplus(terms: list[tuple[Tree, float]], order: Callable[[Tree], Place]) -> list[tuple[Tree, float]]:
@@ -371,10 +332,6 @@ def _known(at: Map) -> tuple[range, ...] | None:
 
 def _in_all(boxes: Sequence[tuple[range, ...]]) -> tuple[range, ...]:
     return tuple(range(max(r.start for r in own), min(r.stop for r in own)) for own in zip(*boxes))
-
-
-def _factor(own: Map, at: Map, by: Map) -> Map:
-    return own.reverse().apply_range(at.reverse()).apply_range(by)
 
 
 def factored(tree: Tree) -> tuple[Tree, float]:

@@ -18,7 +18,6 @@ from populus.dialects.poplar.affine import (
     Set,
     bounds_of_box,
     box,
-    coordinates,
     depends_on,
     identity,
     names,
@@ -29,8 +28,10 @@ from populus.dialects.poplar.affine import (
 )
 from populus.dialects.poplar.arrays import places
 from populus.dialects.poplar.points import TooMany, pairs
-from populus.proof.constants import SAME, Multiple, Size, equal, floating, near, ratio, rounding_of, uniform
+from populus.proof.constants import SAME, equal, floating, near, rounding_of, uniform
+from populus.proof.likeness import Likeness
 from populus.proof.memo import Memo, Once, shared
+from populus.proof.multiples import Multiple
 from populus.proof.report import Undecided
 from populus.proof.sets import inner_too, rank, reorderings, wide
 from populus.proof.trees import CONSTANT, Apply, Converted, Folded, Leaf, Number, Skeleton, Tree, float_name, float_result
@@ -79,9 +80,9 @@ class Nodes:
         self._constants: dict[tuple[str, int, bytes], list[int]] = {}  # by type, size and some bytes
         self.by_key: dict[Skeleton, list[int]] = {}
         self.keys: dict[int, Skeleton] = {}
-        self._factors: dict[tuple[int, str], list[int]] = {}  # by size and ends
+        self.exact: set[int] = set()  # constants whose elements are compared each to its own rounding
         self._compared: Memo[bool] = Memo()
-        self._sizes: dict[int, Size] = {}
+        self.likeness = Likeness(self)
         self.sets = shared()
         self.do = self.sets.do
         self._floats: dict[int, bool] = {}
@@ -107,19 +108,6 @@ class Nodes:
         self.coarsest = max(self.coarsest, self.rounding[number])
         if (value := uniform(flat, self.rounding[number])) is not None:
             self.uniform[number] = Number(value)
-        return number
-
-    def like(self, number: int) -> int:
-        """Finds the factor that a constant is to rounding, so that what was multiplied by one is known for the other; itself if it is new.
-
-        Others are told apart by their ends: one at the edge of two texts is a factor of its own.
-        """
-        flat, rounding = self.arrays[number], self.rounding[number]
-        like = self._factors.setdefault((flat.size, f"{float(flat[0]):.3e} {float(flat[-1]):.3e}"), [])
-        for other in like:
-            if other == number or near(self.arrays[other], flat, min(rounding, self.rounding[other])):
-                return other
-        like.append(number)
         return number
 
     def settled(self, number: int) -> bool:
@@ -181,18 +169,35 @@ class Nodes:
         parts = tuple(tuple(CONSTANT if i in self.arrays else i for i in ids) for ids in new.parts)
         return (new.kind, new.form or new.params, parts, new.inner)
 
-    def multiple(self, new: Node) -> tuple[int, Map, float]:
-        """Finds the sum that a new one is equal to, or a multiple or part of, or adds it. Returns the multiple too."""
+    def multiple(self, new: Node) -> tuple[int, Map, Tree | None]:
+        """Finds the sum that a new one is equal to, or a multiple or part of, or adds it. Returns by what it is multiplied too."""
         key = self._key(new)
-        constants = any(i in self.arrays for ids in new.parts for i in ids)
-        for by in (None, Multiple()) if new.kind == "add" and not new.params and constants else (None,):
-            for number in self.by_key.get(key, []):
-                if (at := self.equal_node(self.nodes[number], new, by)) is not None:
-                    return number, at, 1.0 if by is None else by.of
-        for number in self.by_key.get(key, []) if constants else []:
-            if (at := self._within(self.nodes[number], new)) is not None:
-                return number, at, 1.0
-        return *self._added(key, new), 1.0
+        like = [(number, self.nodes[number]) for number in self.by_key.get(key, [])]
+        for number, old in like:
+            if (at := self.equal_node(old, new)) is not None:
+                return number, at, None
+        if new.kind == "add" and not new.params and any(i in self.arrays for ids in new.parts for i in ids):
+            for number, old in like:
+                if (both := self.multiple_node(old, new)) is not None:
+                    return number, *both
+            for number, old in like:
+                if (at := self._within(old, new)) is not None:
+                    return number, at, None
+        return *self._added(key, new), None
+
+    def multiple_node(self, old: Node, new: Node) -> tuple[Map, Tree] | None:
+        """Gives the map of a sum's index to that of one of which it is a multiple, and by what, over its own index."""
+        by = Multiple(self, old, self.likeness.of(old, new, True))
+        if (at := self.equal_node(old, new, by)) is None or by.found is None:
+            return None
+        return at, self.moved(by.found, at)
+
+    def places(self, ids: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+        """Yields nodes, and where their indices begin among those of all."""
+        at = 0
+        for i in ids:
+            yield i, at
+            at += rank(self.nodes[i].elements)
 
     def _added(self, key: Skeleton, new: Node) -> tuple[int, Map]:
         self.nodes.append(new)
@@ -202,54 +207,28 @@ class Nodes:
 
     def equal_node(self, old: Node, new: Node, by: Multiple | None = None) -> Map | None:
         """Gives the map of a node's index to that of an equal one; with `by`, of one of which it is a multiple."""
-        if not all(map(close, old.numbers, new.numbers)) or not self._alike(old, new, by is not None):
+        if not all(map(close, old.numbers, new.numbers)) or (by is None and not self.likeness.of(old, new, False)):
             return None
         if self.do(Set.is_equal, new.elements, old.elements):
             return self._at_index(old, new, by) or self._reordered(old, new, by)
         return self._reordered(old, new, by) or self._at_index(old, new, by)
 
-    def _alike(self, old: Node, new: Node, multiple: bool) -> bool:
-        """Tells whether the constants of two nodes may be equal, or multiples: a look at numbers that no order of the elements changes."""
-        for (i, whole), (j, also) in zip(self._constants_of(old), self._constants_of(new)):
-            if whole and also and i != j and not self._size(i).like(self._size(j), multiple):
-                return False
-        return True
-
-    def _constants_of(self, node: Node) -> list[tuple[int, bool]]:
-        """Lists the constants of a node, in order, and whether all elements of each are in it."""
-        return self.once.of("constants of", (node,), lambda: self._listed(node))
-
-    def _listed(self, node: Node) -> list[tuple[int, bool]]:
-        places = [(i, skip, relation) for ids, relation in zip(node.parts, node.maps) for i, skip in self._places(ids) if i in self.arrays]
-        used: dict[int, Set] = {}
-        for i, skip, relation in places:
-            own = self.do(Map.range, self.do(coordinates, relation, skip, 1))
-            used[i] = self.do(Set.union, used[i], own) if i in used else own
-        whole = {i: self.do(Set.is_equal, own, self.nodes[i].elements) for i, own in used.items()}
-        return [(i, whole[i]) for i, _, _ in places]
-
-    def _places(self, ids: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-        at = 0
-        for i in ids:
-            yield i, at
-            at += rank(self.nodes[i].elements)
-
-    def _size(self, number: int) -> Size:
-        if number not in self._sizes:
-            self._sizes[number] = Size.of(self.arrays[number], self.rounding[number])
-        return self._sizes[number]
-
     def _at_index(self, old: Node, new: Node, by: Multiple | None) -> Map | None:
         """Gives the identity if the nodes are equal where both are known. Then the old one is known wherever one of them is."""
         both = self.do(Set.intersect, old.elements, new.elements) if rank(old.elements) == rank(new.elements) else None
-        inner, by = new.inner or (0,) * len(new.maps), by and by.anew()
+        inner = new.inner or (0,) * len(new.maps)
+        if by is not None:
+            by.begin()
         if both is None or self.do(Set.is_empty, both):
             return None
         for i, a, j, b, n in zip(old.parts, old.maps, new.parts, new.maps, inner):
             if not self.agree_parts(i, self._on(a, both, n), j, self._on(b, both, n), by):
                 return None
-        if not self.do(Set.is_subset, new.elements, old.elements):
-            if old.parts != new.parts or by is not None:
+        whole = self.do(Set.is_subset, new.elements, old.elements)
+        if by is not None and not (whole and by.holds()):
+            return None
+        if not whole:
+            if old.parts != new.parts:
                 return None  # two constants would be one
             old.maps = tuple(a.union(b).coalesce() for a, b in zip(old.maps, new.maps))
             old.elements = old.elements.union(new.elements).coalesce()
@@ -266,11 +245,13 @@ class Nodes:
             return None
         inner = new.inner or (0,) * len(new.maps)
         for at in reorderings(ours, theirs):
-            back, by = self.do(Map.reverse, at), by and by.anew()
+            back = self.do(Map.reverse, at)
+            if by is not None:
+                by.begin()
             if all(
                 self.agree_parts(i, a, j, self.do(Map.apply_range, self.do(inner_too, back, n), b), by)
                 for i, a, j, b, n in zip(old.parts, old.maps, new.parts, new.maps, inner)
-            ):
+            ) and (by is None or by.holds()):
                 return at
         return None
 
@@ -296,7 +277,7 @@ class Nodes:
         return None
 
     def agree_parts(self, ids: tuple[int, ...], a: Map, others: tuple[int, ...], b: Map, by: Multiple | None = None) -> bool:
-        """Tells whether two relations to elements of nodes are equal, constants by their elements. `by`: the multiple of a constant."""
+        """Tells whether two relations to elements of nodes are equal, constants by their elements; with `by`, constants to a factor."""
         if by is None and ids == others and self.do(Map.is_equal, a, b):
             return True
         places: tuple[int, ...] = ()
@@ -305,58 +286,56 @@ class Nodes:
             if i in self.arrays:
                 places = (*places, at)
             at += rank(self.nodes[i].elements)
-        if not places:
-            return ids == others and self.do(Map.is_equal, a, b)
+        if not places:  # a multiple has a constant in each product
+            return by is None and ids == others and self.do(Map.is_equal, a, b)
         (rest, mine), (other_rest, its) = self.do(told_apart, a, places), self.do(told_apart, b, places)
         if not self.do(Map.is_equal, rest, other_rest):
             return False
         constants = [(i, j) for i, j in zip(ids, others) if i in self.arrays]
-        if len(constants) > 1 and (by is not None or not all(self.do(Map.is_single_valued, m) for m in (*mine, *its))):
+        single = all(self.do(Map.is_single_valued, m) for m in (*mine, *its))
+        if not single and (len(constants) > 1 or by is not None):
             return False  # a sum of products of constants: which element is multiplied by which is not told by each alone
-        return all(self.equal_constants(i, j, x, y, by) for (i, j), x, y in zip(constants, mine, its))
+        if by is not None:
+            return len(constants) == 1 and by.meet(*constants[0], mine[0], its[0])
+        return all(self.equal_constants(i, j, x, y) for (i, j), x, y in zip(constants, mine, its))
 
-    def equal_constants(self, a: int, b: int, to_a: Map, to_b: Map, by: Multiple | None = None) -> bool:
-        """Tells whether constants are equal to rounding at the places that maps have for the same; with `by`, multiples."""
+    def equal_constants(self, a: int, b: int, to_a: Map, to_b: Map) -> bool:
+        """Tells whether constants are equal to rounding at the places that maps have for the same."""
         rounding, x, y = max(self.rounding[a], self.rounding[b]), self.arrays[a], self.arrays[b]
-        alike = by is None and (a == b or x.size == y.size) and self.do(Map.is_equal, to_a, to_b) and self.do(Map.is_single_valued, to_a)
-        if alike and (a == b or self.once.of(("equal", a, b), (), lambda: near(x, y, rounding))):
+        of = 0.0 if a in self.exact or b in self.exact else None  # rounding of each element alone
+        alike = (a == b or x.size == y.size) and self.do(Map.is_equal, to_a, to_b) and self.do(Map.is_single_valued, to_a)
+        whole, near_all = ("equal", a, b, of), lambda: near(x, y, rounding, of)
+        if alike and (a == b or self.once.of(whole, (), near_all)):
             return True
         if not (self.do(Map.is_single_valued, to_a) and self.do(Map.is_single_valued, to_b)):
-            return self._equal_sets(x, y, to_a, to_b, 1.0 if by is None else by.of, rounding)
-        if by is None and (found := self._listed_both(to_a, to_b)) is not None:
+            return self._equal_sets(x, y, to_a, to_b, rounding, of)
+        if (found := self._listed_both(to_a, to_b)) is not None:
             at_x, at_y = found
-            return not at_x.size or near(x[at_x], y[at_y], rounding)
-        if by is None and max(x.size, y.size) <= MOST_LISTED:  # place by place: isl takes long to compose images and shuffled digits
+            return not at_x.size or near(x[at_x], y[at_y], rounding, of)
+        if max(x.size, y.size) <= MOST_LISTED:  # place by place: isl takes long to compose images and shuffled digits
             try:
                 ours, theirs = self.do(pairs, to_a, MOST_LISTED), self.do(pairs, to_b, MOST_LISTED)
                 both = [(p, q) for at in ours.keys() & theirs.keys() for (p,) in ours[at] for (q,) in theirs[at]]
-                return not both or near(x[[p for p, _ in both]], y[[q for _, q in both]], rounding)
+                return not both or near(x[[p for p, _ in both]], y[[q for _, q in both]], rounding, of)
             except TooMany:
                 pass
         relation = self.do(Map.apply_range, self.do(Map.reverse, to_a), to_b)
-        if by is None and a == b and self.do(Map.is_subset, relation, SAME):
+        if (a == b or x.size == y.size) and self.do(Map.is_subset, relation, SAME) and (a == b or self.once.of(whole, (), near_all)):
             return True
-        if by is None:
-            whole = x.size == y.size and self.do(Map.is_subset, relation, SAME)
-            if whole and self.once.of(("equal", a, b), (), lambda: near(x, y, rounding)):
-                return True
-            return self._compared.of((a, b), (relation,), lambda: equal(x, y, relation, rounding))
-        if by.of == 0:
-            by.of = ratio(x, y, relation)
-        return by.of != 0 and equal(x * np.float64(by.of), y, relation, rounding)
+        return self._compared.of((a, b, of), (relation,), lambda: equal(x, y, relation, rounding, of))
 
-    def _equal_sets(self, x: Array, y: Array, to_a: Map, to_b: Map, by: float, rounding: float) -> bool:
+    def _equal_sets(self, x: Array, y: Array, to_a: Map, to_b: Map, rounding: float, of: float | None) -> bool:
         """Tells whether maps to several places have as many for each index, with equal elements in some order: a sum has each."""
         try:
             ours, theirs = self.do(pairs, to_a, MOST_LISTED), self.do(pairs, to_b, MOST_LISTED)
         except TooMany:
             return False
-        if not by or any(len(found) != len(theirs.get(at, found)) for at, found in ours.items()):
+        if any(len(found) != len(theirs.get(at, found)) for at, found in ours.items()):
             return False
         both = [at for at in ours if at in theirs]
-        sides = (x if by == 1 else x * by, ours), (y, theirs)
+        sides = (x, ours), (y, theirs)
         mine, its = ([np.sort(of[[p for (p,) in found[at]]]) for at in both] for of, found in sides)
-        return not both or near(np.concatenate(mine), np.concatenate(its), rounding)
+        return not both or near(np.concatenate(mine), np.concatenate(its), rounding, of)
 
     def _listed_both(self, to_a: Map, to_b: Map) -> tuple[Array, Array] | None:
         """Lists the places that two maps have for the indices of both; None if these are no boxes, or too many places are told apart."""
@@ -376,10 +355,10 @@ class Nodes:
 
     def sum_of(
         self, op: str, elements: Set, terms: Sequence[tuple[tuple[int, ...], Map]], params: tuple[object, ...]
-    ) -> tuple[Leaf, float]:
+    ) -> tuple[Leaf, Tree | None]:
         """Makes `op` over terms: (the nodes of the factors, the relation of an index to their concatenated indices).
 
-        Returns the element of the node at each index, and the number by which it is multiplied. The caller has shown that each term of a
+        Returns the element of the node at each index, and by what it is multiplied. The caller has shown that each term of a
         sum occurs once. Raises Undecided for one that occurs in two pieces.
         """
         by: dict[tuple[int, ...], Map] = {}
@@ -395,7 +374,7 @@ class Nodes:
             if self.do(Map.is_injective, first) and self.do(Set.is_equal, self.do(Map.domain, first), elements):
                 node = Node(op, params, tuple(ids), self.do(Map.range, first), (self.do(_under, first, by[ids[0]]),))
                 number, at = self.intern(node)
-                return Leaf(number, self.do(Map.apply_range, first, at)), 1.0
+                return Leaf(number, self.do(Map.apply_range, first, at)), None
         number, at, multiple = self.multiple(Node(op, params, tuple(ids), elements, tuple(self.do(Map.coalesce, by[i]) for i in ids)))
         return Leaf(number, at), multiple
 

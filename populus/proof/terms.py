@@ -16,7 +16,7 @@ import numpy as np
 
 from populus.dialects import expr
 from populus.dialects.poplar.affine import Map, Set, box, identity, reshape_map
-from populus.proof.constants import SAME, Multiple
+from populus.proof.constants import SAME
 from populus.proof.ground import Ground
 from populus.proof.laws import Laws, factored
 from populus.proof.memo import Memo
@@ -60,7 +60,38 @@ class Terms(Nodes):
         self.ground = Ground(self)
         self.composed = self.sets.composed
         self._sizes_of = Folded(size)
-        self._parts_of: Memo[tuple[int, Map, float]] = Memo()
+        self._one: dict[object, Tree] = {}
+        self._trees: dict[int, tuple[Tree, Tree]] = {}  # with the tree, so no id is ever another's
+        self._parts_of: Memo[tuple[int, Map, Tree | None]] = Memo()
+
+    # -- one object for equal trees, pieces and lists of them, so that what is done with them is done once
+
+    def one(self, tree: Tree) -> Tree:
+        """Gives the one tree that is equal, with the same maps."""
+        if (known := self._trees.get(id(tree))) is not None:
+            return known[1]
+        match tree:
+            case Leaf(node, at):
+                found = self._one.setdefault((node, id(at)), tree)
+            case Apply(function, args):
+                args = tuple(map(self.one, args))
+                found = self._one.setdefault((function, *map(id, args)), Apply(function, args))
+            case Converted(to, bits, x):
+                x = self.one(x)
+                found = self._one.setdefault((to, bits, id(x)), Converted(to, bits, x))
+            case Number(value):
+                found = self._one.setdefault((type(value), repr(value)), tree)
+        self._trees[id(tree)], self._trees[id(found)] = (tree, found), (found, found)
+        return found
+
+    def piece(self, elements: Set, tree: Tree) -> Piece:
+        """Gives the one piece of some elements that has a tree."""
+        tree = self.one(tree)
+        return self.once.of("piece", (elements, tree), lambda: Piece(elements, tree))
+
+    def pieces(self, found: Pieces) -> Pieces:
+        """Gives the one list of some pieces."""
+        return self.once.of("pieces", tuple(found), lambda: found)
 
     # -- nodes
 
@@ -70,7 +101,7 @@ class Terms(Nodes):
 
     def _input(self, node: Node) -> Pieces:
         number, at = self.intern(node)
-        return [Piece(node.elements, Leaf(number, at))]
+        return self.pieces([self.piece(node.elements, Leaf(number, at))])
 
     def unknown(self, elements: Set) -> Pieces:
         """Makes elements of which nothing is known, equal to no others."""
@@ -79,7 +110,7 @@ class Terms(Nodes):
 
     def number(self, value: float, shape: tuple[int, ...]) -> Pieces:
         """Makes a tensor of one literal."""
-        return [Piece(box(shape), Number(value))]
+        return self.pieces([self.piece(box(shape), Number(value))])
 
     def stored(self, value: Attribute, shape: tuple[int, ...], array: Callable[[], Array | None]) -> Pieces:
         """Makes a constant, whose bytes are read once for an attribute: the same node for the same bytes, under any shape."""
@@ -92,7 +123,7 @@ class Terms(Nodes):
         flat = np.ascontiguousarray(array).reshape(-1)
         if not flat.size:
             return []
-        return self.seen([Piece(box(flat.shape), Leaf(self.constant(flat), SAME))], reshape_map(shape, flat.shape))
+        return self.seen([self.piece(box(flat.shape), Leaf(self.constant(flat), SAME))], reshape_map(shape, flat.shape))
 
     def same(self, a: Tree, b: Tree, elements: Set) -> bool:
         """Tells whether two trees are one on some elements."""
@@ -109,15 +140,16 @@ class Terms(Nodes):
 
     def seen(self, pieces: Pieces, at: Map) -> Pieces:
         """Gives what a view shows: `at` maps the view's index to that of the pieces."""
-        found: Pieces = []
-        for p in pieces:
-            if self.do(_stays, at, p.elements):
-                found.append(p)
-                continue
-            elements = self.do(_shown, at, p.elements)
-            if not self.do(Set.is_empty, elements):
-                found.append(Piece(elements, self.part(self.moved(p.tree, at), elements)))
-        return found
+        shown = (self.once.of("seen", (p, at), partial(self._seen, p, at)) for p in pieces)
+        return self.pieces([p for p in shown if p is not None])
+
+    def _seen(self, p: Piece, at: Map) -> Piece | None:
+        if self.do(_stays, at, p.elements):
+            return p
+        elements = self.do(_shown, at, p.elements)
+        if self.do(Set.is_empty, elements):
+            return None
+        return self.piece(elements, self.part(self.moved(p.tree, at), elements))
 
     def part(self, tree: Tree, elements: Set) -> Tree:
         """Gives a tree on some elements, in which a sum by itself stands for the same part of a sum of joined weights."""
@@ -138,21 +170,24 @@ class Terms(Nodes):
         if self.do(Set.is_subset, node.elements, seen):
             return leaf
 
-        def made() -> tuple[int, Map, float]:
+        def made() -> tuple[int, Map, Tree | None]:
             to = moved_to_zero(seen)
             maps = tuple(inner_too(to.reverse(), n).apply_range(m) for m, n in zip(node.maps, node.inner or (0,) * len(node.maps)))
             new = Node(node.kind, node.params, node.parts, to.range(), maps, node.inner, node.form, node.numbers)
-            for by in (None, Multiple()) if node.kind == "add" and not node.params else (None,):
-                for other in self.by_key[self.keys[number]]:
-                    if other != number and (found := self.equal_node(self.nodes[other], new, by)) is not None:
-                        return other, to.apply_range(found), 1.0 if by is None else by.of
-            return number, identity(seen), 1.0
+            others = [other for other in self.by_key[self.keys[number]] if other != number]
+            for other in others:
+                if (found := self.equal_node(self.nodes[other], new)) is not None:
+                    return other, to.apply_range(found), None
+            for other in others if node.kind == "add" and not node.params else ():
+                if (both := self.multiple_node(self.nodes[other], new)) is not None:
+                    return other, to.apply_range(both[0]), self.moved(both[1], to)
+            return number, identity(seen), None
 
         other, to, by = self._parts_of.of(number, (self.do(identity, seen),), made)
         if other == number:
             return leaf
         part = Leaf(other, leaf.at.apply_range(to))
-        return part if by == 1 else Apply("mul", (part, Number(by)))
+        return part if by is None else self.laws.times(part, self.moved(by, leaf.at), elements)
 
     def reshaped(self, pieces: Pieces, old: tuple[int, ...], new: tuple[int, ...]) -> Pieces:
         """Gives a tensor under another shape."""
@@ -185,52 +220,58 @@ class Terms(Nodes):
 
     def elementwise(self, e: expr.Expr, elements: Set, operands: Sequence[Pieces], floats: bool) -> Pieces:
         """Gives an expression of tensors of one index."""
-        combined: list[tuple[Set, tuple[Tree, ...]]] = [(elements, ())]
+        combined: list[tuple[Set, tuple[Tree, ...]]] = [(self.do(_itself, elements), ())]
         for pieces in operands:
             combined = [
-                (both, (*args, p.tree))
+                (both, (*args, self.one(p.tree)))
                 for known, args in combined
                 for p in pieces
                 if not self.do(Set.is_empty, both := self.do(Set.intersect, known, p.elements))
             ]
-        found = [Piece(self.do(Set.coalesce, known), self.formula(e, args, floats, known)) for known, args in combined]
-        if any(self._sizes_of.of(p.tree) > MOST_LEAVES for p in found):
+        return self.pieces(
+            [self.once.of(("formula", e, floats), (both, *args), partial(self._formed, e, args, floats, both)) for both, args in combined]
+        )
+
+    def _formed(self, e: expr.Expr, args: tuple[Tree, ...], floats: bool, elements: Set) -> Piece:
+        tree = self.formula(e, args, floats, elements)
+        if self._sizes_of.of(tree) > MOST_LEAVES:
             raise Undecided(f"a formula of more than {MOST_LEAVES} elements")
-        return found
+        return self.piece(self.do(Set.coalesce, elements), tree)
 
     def sealed(self, pieces: Pieces, zeros_vanish: bool = False) -> list[tuple[Map, int]]:
         """Makes each piece a node. Returns for each the map of its elements to the node's index, and the node.
 
         A tree's index is that of its first leaf that tells its elements apart. `zeros_vanish`: pieces of zeros are left out.
         """
-        found: list[tuple[Map, int]] = []
-        for p in pieces:
-            if zeros_vanish and self.plain(p.tree) == Number(0.0):
-                continue
-            if isinstance(p.tree, Leaf):
-                found.append((self.do(Map.intersect_domain, p.tree.at, p.elements), p.tree.node))
-                continue
-            own = (self.do(Map.intersect_domain, leaf.at, p.elements) for leaf in leaves(p.tree))
-            to = next((m for m in own if self.do(Map.is_injective, m)), None)
-            if to is None:
-                to = self.do(identity, p.elements)
-            tree = self.moved(p.tree, self.do(Map.reverse, to))
-            of, known = tuple(leaves(tree)), self.do(Map.range, to)
-            node = Node("tree", (skeleton(tree),), tuple((leaf.node,) for leaf in of), known, tuple(leaf.at for leaf in of))
-            node.form, node.numbers = form(tree, self.arrays), tuple(numbers(tree))
-            number, at = self.intern(node)
-            found.append((self.do(Map.apply_range, to, at), number))
-        return found
+        kept = (p for p in pieces if not (zeros_vanish and self.plain(p.tree) == Number(0.0)))
+        return [self.once.of("sealed", (p,), partial(self._sealed, p)) for p in kept]
+
+    def _sealed(self, p: Piece) -> tuple[Map, int]:
+        if isinstance(p.tree, Leaf):
+            return self.do(Map.intersect_domain, p.tree.at, p.elements), p.tree.node
+        own = (self.do(Map.intersect_domain, leaf.at, p.elements) for leaf in leaves(p.tree))
+        to = next((m for m in own if self.do(Map.is_injective, m)), None)
+        if to is None:
+            to = self.do(identity, p.elements)
+        tree = self.moved(p.tree, self.do(Map.reverse, to))
+        of, known = tuple(leaves(tree)), self.do(Map.range, to)
+        node = Node("tree", (skeleton(tree),), tuple((leaf.node,) for leaf in of), known, tuple(leaf.at for leaf in of))
+        node.form, node.numbers = form(tree, self.arrays), tuple(numbers(tree))
+        number, at = self.intern(node)
+        return self.do(Map.apply_range, to, at), number
 
     # -- sums
 
     def total(self, op: str, elements: Set, terms: Sequence[tuple[tuple[int, ...], Map]], params: tuple[object, ...] = ()) -> Pieces:
         """Makes `op` over terms, as `sum_of` does."""
         leaf, multiple = self.sum_of(op, elements, terms, params)
-        return self.scaled([Piece(elements, leaf)], multiple)
+        return self.scaled([self.piece(elements, leaf)], multiple)
 
     def product(self, elements: Set, points: Map, a: Pieces, b: Pieces, to_a: Map, to_b: Map) -> Pieces:
         """Makes the sum over points of a[to_a] b[to_b]. `points`: index -> points. Where a factor is not known it is padding, 0."""
+        return self.once.of("product", (elements, points, a, b, to_a, to_b), partial(self._product, elements, points, a, b, to_a, to_b))
+
+    def _product(self, elements: Set, points: Map, a: Pieces, b: Pieces, to_a: Map, to_b: Map) -> Pieces:
         (by_a, a), (by_b, b) = self.factored(a), self.factored(b)
         terms: list[tuple[tuple[int, ...], Map]] = []
         for at_a, of_a in self.sealed(a, True):
@@ -242,13 +283,16 @@ class Terms(Nodes):
                 if not self.do(once, points, relation):
                     raise Undecided("a term occurs twice in a sum")
                 terms.append(((first[1], second[1]), self.do(Map.apply_range, points, relation)))
-        return self.scaled(self.total("add", elements, terms), by_a * by_b)
+        return self.scaled(self.total("add", elements, terms), Number(by_a * by_b))
 
     def reduced(self, op: str, elements: Set, points: Map, x: Pieces, to_x: Map) -> Pieces:
         """Makes `op` over points of x[to_x]. A sum of sums is one sum, as none of its terms occurs twice; so are maxima and minima."""
+        return self.once.of(("reduced", op), (elements, points, x, to_x), partial(self._reduced, op, elements, points, x, to_x))
+
+    def _reduced(self, op: str, elements: Set, points: Map, x: Pieces, to_x: Map) -> Pieces:
         by = 1.0
         if op == "square_add":
-            op, x = "add", [Piece(p.elements, self.laws.applied("square", (p.tree,), p.elements)) for p in x]
+            op, x = "add", [self.piece(p.elements, self.laws.applied("square", (p.tree,), p.elements)) for p in x]
         if op == "add":
             by, x = self.factored(x)
         terms: list[tuple[tuple[int, ...], Map]] = []
@@ -265,20 +309,20 @@ class Terms(Nodes):
                     terms.append((ids, self.do(Map.apply_range, over, known)))
             else:
                 terms.append(((number,), over))
-        return self.scaled(self.total(op, elements, terms), by)
+        return self.scaled(self.total(op, elements, terms), Number(by))
 
     def factored(self, pieces: Pieces) -> tuple[float, Pieces]:
         """Splits off the number by which all pieces are multiplied."""
         factors = {factored(p.tree)[1] for p in pieces}
         if len(factors) != 1 or not isinstance(by := factors.pop(), float):
             return 1.0, pieces
-        return by, [Piece(p.elements, factored(p.tree)[0]) for p in pieces]
+        return by, [self.piece(p.elements, factored(p.tree)[0]) for p in pieces]
 
-    def scaled(self, pieces: Pieces, by: float) -> Pieces:
-        """Multiplies by a number."""
-        if by == 1.0:
-            return pieces
-        return [Piece(p.elements, self.laws.times(p.tree, Number(by), p.elements)) for p in pieces]
+    def scaled(self, pieces: Pieces, by: Tree | None) -> Pieces:
+        """Multiplies by a number, or a constant of the same index."""
+        if by is None or by == Number(1.0):
+            return self.pieces(pieces)
+        return self.pieces([self.piece(p.elements, self.laws.times(p.tree, by, p.elements)) for p in pieces])
 
     def opaque(self, kind: str, params: tuple[object, ...], elements: Set, fields: Sequence[tuple[Pieces, Map, int]]) -> Pieces:
         """Makes what is a function of ordered elements: for each field its pieces, the map of [index, inner] to its elements, and the
@@ -294,7 +338,11 @@ class Terms(Nodes):
                 maps.append(self.do(Map.apply_range, at, to))
                 inner.append(count)
         found, at = self.intern(Node(kind, (*params, *numbers), tuple(parts), elements, tuple(maps), tuple(inner)))
-        return [Piece(elements, Leaf(found, at))]
+        return self.pieces([self.piece(elements, Leaf(found, at))])
+
+
+def _itself(elements: Set) -> Set:
+    return elements
 
 
 def _stays(at: Map, elements: Set) -> bool:
