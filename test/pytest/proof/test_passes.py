@@ -478,4 +478,6 @@ def test_an_output_that_is_lost_or_of_another_shape_is_refuted():
     x = t.input("x", (3, 4), True)
     assert compare(t, {"y": (x, (3, 4)), "z": (x, (3, 4))}, {"y": (x, (3, 4))}).refuted == ["output 'z' is lost"]
     assert compare(t, {"y": (x, (3, 4))}, {"y": (x, (1, 4))}).refuted == ["output 'y' is of shape [1, 4], where [3, 4] is meant"]
+    flat, shape = t.reshaped(x, (3, 4), (12,)), (12,)
+    assert compare(t, {"y": (x, (3, 4))}, {"y": (flat, shape)}).refuted == ["output 'y' is of shape [12], where [3, 4] is meant"]
     assert compare(t, {"y": (x, (3, 4))}, {"step": (x, (3, 4))}).verdict == UNDECIDED
