@@ -12,9 +12,10 @@ from xdsl.ir import Attribute
 
 from populus.dialects.poplar.target import Target
 from populus.lowering.poplar.plan.contraction import Contraction, as_planned, candidates_of, grains_of, options
+from populus.runtime.cycles.mesh.steps import PACKET
 
 SHARE = 0.95  # of a core that live bytes may reach
-LEAST = 64  # pieces of a core's memory: none is cut to less
+LEAST = 4 * PACKET  # bytes of a core: none is cut to less, whatever the memory, so that more of it has all choices of less
 WORTH = 0.99  # of the cycles that larger pieces take: smaller ones are more program
 
 
@@ -22,7 +23,7 @@ WORTH = 0.99  # of the cycles that larger pieces take: smaller ones are more pro
 class Way:
     """The steps of a contraction, and the pieces of its weights. Of all steps: the cycles, and those that a load may move under.
 
-    `working`: the bytes of a core that a step works on.
+    `working`: the bytes of a core that a step works on. `held`: the bytes of a piece on each core that has a part of it.
     """
 
     steps: int
@@ -30,26 +31,29 @@ class Way:
     cycles: float
     computing: float
     working: float
+    held: float
 
     @staticmethod
     def of(step: Contraction, steps: int, pieces: int, element: Attribute, target: Target, traffic: float) -> Way:
         """Estimates `steps` steps of equal shape."""
-        cycles, computing, working = _priced(step, element, target, traffic)
-        return Way(steps, pieces, steps * cycles, steps * computing, working)
+        cycles, computing, working, held = _priced(step, element, target, traffic)
+        return Way(steps, pieces, steps * cycles, steps * computing, working, held)
 
 
 @lru_cache(8192)
-def _priced(shape: Contraction, element: Attribute, target: Target, traffic: float) -> tuple[float, float, int]:
-    """Returns the cycles of a contraction's plan, infinite if it does not fit, those of computing alone, and the bytes that it works on."""
+def _priced(shape: Contraction, element: Attribute, target: Target, traffic: float) -> tuple[float, float, int, float]:
+    """Returns the cycles of a contraction's plan, infinite if it does not fit, those of computing alone, the bytes of a core that it works
+    on, and those of its weights.
+    """
     best = options(shape, element, target, None, traffic)[0]
     p = best.plan
     parts = [np.array([n]) for n in (p.groups, p.batch, p.out_channels, p.in_channels, *p.windows, p.kernel)]
     own = candidates_of(shape, element, as_planned(target), parts)  # without what the planner adds for traffic
     exchange, launches = own.around(False)
     cycles = float(own.cycles(False)[0])
-    received = int(own.bytes()[1][0]) if p.batch * math.prod(p.windows) > 1 else 0  # weights that one tile reads lie there
-    working = int(own.working_bytes(True)[0]) + received
-    return cycles if best.fits else math.inf, max(cycles - float(exchange[0] + launches[0]), 0.0), working
+    readers, weights = p.batch * math.prod(p.windows), int(own.bytes()[1][0])
+    working = int(own.working_bytes(True)[0]) + (weights if readers > 1 else 0)  # weights that one core reads lie there
+    return cycles if best.fits else math.inf, max(cycles - float(exchange[0] + launches[0]), 0.0), working, weights / readers
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def in_pieces(all_weights: Sequence[Weights], most: int, target: Target, traffic
     """
     own = best = [w.way for w in all_weights]
     limit = 2.0 ** math.floor(math.log2(target.room / 2))
-    while all_weights and limit * LEAST >= target.room and (exposed := _exposed(all_weights, best, target)) > 0:
+    while all_weights and limit >= LEAST and (exposed := _exposed(all_weights, best, target)) > 0:
         ways = [w.within(limit, most, target, traffic) for w in all_weights]
         if _computing(ways) + _exposed(all_weights, ways, target) < WORTH * (_computing(best) + exposed):
             best = ways
@@ -108,13 +112,12 @@ def _exposed(all_weights: Sequence[Weights], ways: Sequence[Way], target: Target
     """Estimates the cycles of loads that no computing hides."""
     mesh = target.mesh
     assert mesh is not None, target.name
-    pieces = [w.bytes / way.pieces for w, way in zip(all_weights, ways)]
-    total = sum(w.bytes for w in all_weights)
-    working, largest = max(way.working for way in ways), max(pieces)
+    total, held = sum(w.bytes for w in all_weights), sum(way.held * way.pieces for way in ways)
+    working, largest = max(way.working for way in ways), max(way.held for way in ways)
 
     def loads(stay: float) -> float:
         """Estimates the cycles of loads of what does not stay."""
-        share = 1 - max(min(stay, total), 0) / total
+        share = 1 - max(min(stay, held), 0) / held
         return share * (total * target.tiles / mesh.load_bytes + mesh.dram_cycles * sum(way.pieces for way in ways))
 
     free = SHARE * target.room - working - largest

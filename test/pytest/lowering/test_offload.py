@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import populus
+from benchmarks import more_memory
 from benchmarks.models import LIGHT, randomised
 from populus.dialects.poplar import CallOp, ConstOp, CopyOp, ExecuteOp, FamilyOp, StorageOp
 from populus.dialects.poplar.memory import storage_of
@@ -218,6 +219,18 @@ def test_a_tile_of_more_memory_takes_no_more_cycles(seed, tmp_path):
     model = layers(*sizes, rows=rows)
     total = 4 * (sum(a * b for a, b in itertools.pairwise(sizes)) + rows * sum(sizes))
     cycles = [on_array(model, quarters * total // 4, tmp_path).profile().summary["cycles"] for quarters in (2, 3, 4, 6)]
+    assert cycles == sorted(cycles, reverse=True)
+
+
+@pytest.mark.parametrize("seed", [1, 8])
+def test_sixteen_cores_of_more_memory_take_no_more_cycles(seed, tmp_path):
+    """Pieces of weights lie on the cores that a plan cuts them over, which may be half of all."""
+    rows, sizes = more_memory.drawn(seed, 4)
+    (tmp_path / "array.py").write_text(more_memory.MACHINE.format(side=4))
+    total = 4 * (sum(a * b for a, b in itertools.pairwise(sizes)) + rows * sum(sizes)) // 16
+    model = more_memory.chain(rows, sizes)
+    cycles = [more_memory.cycles_of(model, tmp_path / "array.py", eighths * total // 8) for eighths in (7, 8, 9, 10)]
+    assert None not in cycles
     assert cycles == sorted(cycles, reverse=True)
 
 
