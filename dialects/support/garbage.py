@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
+
+PACKAGES = ("__main__", "google", "llvmlite", "ml_dtypes", "nanobind", "numpy", "onnx", "populus", "xdsl")
 
 
 @contextmanager
@@ -36,6 +40,7 @@ def import_for_good(name: str) -> None:
     with no_garbage_collection(), quick_classes():
         import_module(name)
         count_as_old()
+    _at_exit()
 
 
 def count_as_old() -> None:
@@ -43,3 +48,46 @@ def count_as_old() -> None:
     if not gc.get_freeze_count():  # else somebody has set objects aside, which the next line would bring back
         gc.freeze()
         gc.unfreeze()
+
+
+@cache
+def _at_exit() -> None:
+    atexit.register(leave_to_the_system)
+
+
+def leave_to_the_system() -> None:
+    """Sets all objects aside when a process ends, unless the end of one may do something.
+
+    Python would look at each of them several times, and free them one by one, which takes as long as importing their modules did.
+    An object with a finaliser, or of an extension that is not known, has all freed as ever: it may have something left to write.
+    """
+    objects = gc.get_objects()
+    types = set(map(type, objects))
+    ending = {t for t in types if hasattr(t, "__del__")}
+    if not all(map(_is_plain, types)) or not {id(o) for o in objects if type(o) in ending} <= _streams():
+        return
+    gc.freeze()
+
+
+def _is_plain(t: type) -> bool:
+    """Tells whether Python, or a package whose objects end without effect, defines a type with all its bases."""
+    return all(_root(c) in sys.stdlib_module_names or _root(c) in PACKAGES or _source(c).endswith((".py", ".pyc")) for c in t.__mro__)
+
+
+def _root(t: type) -> str:
+    return _module(t).partition(".")[0]
+
+
+def _source(t: type) -> str:
+    return getattr(sys.modules.get(_module(t)), "__file__", None) or ""
+
+
+def _module(t: type) -> str:
+    return str(getattr(t, "__module__", ""))
+
+
+def _streams() -> set[int]:
+    """Gives the ids of the objects of Python's three streams, which it flushes by itself."""
+    streams = [sys.__stdin__, sys.__stdout__, sys.__stderr__]
+    buffers = [getattr(stream, "buffer", None) for stream in streams]
+    return {id(o) for o in (*streams, *buffers, *(getattr(buffer, "raw", None) for buffer in buffers))}

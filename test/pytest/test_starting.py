@@ -128,3 +128,36 @@ def test_a_built_program_maps_its_constants_before_its_first_run(tmp_path):
     resident = next(int(line.split()[1]) for line in mapping.splitlines() if line.startswith("Rss:"))
     assert resident >= 4096, resident  # KiB
     assert not program.run({"x": np.zeros((1, 1024), np.float32)})["y"].any()
+
+
+ENDING = """
+import atexit, gc, os, sys
+atexit.register(lambda: print(gc.get_freeze_count() > 50000, flush=True))
+import populus
+program = populus.compile(sys.argv[1], target="host", engine="native")
+{}
+{}
+"""
+HELD = {
+    "nothing": "",
+    "an object of the program's own": "class A: pass",
+    "a file": "class A: file = open(1, 'w')\nA.file.write('written')",
+    "a finaliser": "class A:\n    def __del__(self, write=os.write): write(1, b'written')",
+    "a generator": """
+class A: pass
+def ending(write=os.write):
+    try: yield
+    finally: write(1, b'written')
+A.generator = ending()
+next(A.generator)
+""",
+}
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_a_process_that_compiled_frees_objects_one_by_one_only_if_the_end_of_one_may_do_something(held, tmp_path):
+    (tmp_path / "m.onnx").write_bytes(convolution().SerializeToString())
+    cycle = "a = A()\na.itself = a" if HELD[held] else ""
+    words = [sys.executable, "-c", ENDING.format(HELD[held], cycle), tmp_path / "m.onnx"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert said == ("True\n" if held in ("nothing", "an object of the program's own") else "False\nwritten")
