@@ -56,7 +56,7 @@ def _blocks(name: str, machine: Machine) -> str:
     k, n, tall, high, blocks, wide, broad, lane_bytes, lanes, row_step, column_step, step = (f.arg(9 + i) for i in range(12))
     table = Stages(f, 21)
     words = f.at("%args", FIRST_WORD, "i64")
-    each = machine.block[0] * machine.block[1] * machine.vector_bytes
+    each = max(machine.block[0] * machine.block[1], 12) * machine.vector_bytes
     buffer = f.let(f"alloca [{GROUP * each} x i8], align 64")
     vectors_of_n = f.let(f"sdiv i64 {f.sub(f.add(n, lanes), 1)}, {lanes}")
     size = f.mul(f.mul(vectors_of_n, lane_bytes), k)
@@ -302,11 +302,18 @@ class Product:
     ends: Table | None = None
 
     @property
-    def panels(self) -> Panels:
-        """Panels of the right-hand side: as wide as a block of sums, or for one row wider, as its sums are few."""
+    def block(self) -> tuple[int, int]:
+        """Rows, and vectors per row, of the largest block of sums: wider for one row, as its sums are few."""
         host = self.library.host
-        alone = len(self.rows) == 1 and self.column_step == self.c.itemsize
-        return Panels.of(self.n, lanes_of(host, self.c.dtype), ALONE if alone else host.block[1])
+        if self.column_step != self.c.itemsize:
+            return host.block
+        few, alone = ((3, 3), 12) if host.few_registers else (host.block, ALONE)
+        return (1, alone) if len(self.rows) == 1 else few
+
+    @property
+    def panels(self) -> Panels:
+        """Panels of the right-hand side, as wide as a block of sums."""
+        return Panels.of(self.n, lanes_of(self.library.host, self.c.dtype), self.block[1])
 
     def pack(
         self,
@@ -362,7 +369,7 @@ class Product:
         Returns None if there is no code for the formula.
         """
         p, m, item = self.panels, len(self.rows), self.c.itemsize
-        parts, high, tall = shares(m, self.library.host.block[0])
+        parts, high, tall = shares(m, self.block[0])
         form = "rows" if self.column_step == item else "columns"
         assert item in (self.column_step, self.row_step), (self.row_step, self.column_step)
         ending = None if formula is None else ending_of(formula, 1 if form == "rows" else 0)
