@@ -58,6 +58,7 @@ def _run(tool: str, module: str) -> int:
         return 1
     with import_module("populus.dialects.support.quick_classes").quick_classes():
         try:
+            import_module("populus.dialects.support.garbage").import_for_good(f"populus.tools.{module}")
             main = import_module(f"populus.tools.{module}").main
         except KeyboardInterrupt:  # the command handles its own; Python still imports
             print(f"{tool}: interrupted", file=sys.stderr)

@@ -30,9 +30,10 @@ def no_garbage_collection() -> Generator[None, None, None]:
 def import_for_good(name: str) -> None:
     """Imports a module without collecting garbage, and with quick dataclasses.
 
-    All that is defined then counts as old, which only a full collection looks at.
+    All that is defined then counts as old, which only a full collection looks at, and is not freed when the process ends.
     By itself the collector goes through classes and functions several times while modules define them, and once more afterwards.
     """
+    _at_exit()
     if name in sys.modules:
         return
     from populus.dialects.support.quick_classes import quick_classes
@@ -40,7 +41,6 @@ def import_for_good(name: str) -> None:
     with no_garbage_collection(), quick_classes():
         import_module(name)
         count_as_old()
-    _at_exit()
 
 
 def count_as_old() -> None:
@@ -63,7 +63,7 @@ def leave_to_the_system() -> None:
     """
     objects = gc.get_objects()
     types = set(map(type, objects))
-    ending = {t for t in types if hasattr(t, "__del__")}
+    ending = {t for t in types if hasattr(t, "__del__") and _root(t) != "populus"}
     if not all(map(_is_plain, types)) or not {id(o) for o in objects if type(o) in ending} <= _streams():
         return
     gc.freeze()
@@ -75,7 +75,8 @@ def _is_plain(t: type) -> bool:
 
 
 def _root(t: type) -> str:
-    return _module(t).partition(".")[0]
+    root = _module(t).partition(".")[0]
+    return "numpy" if root.startswith("_cython_") else root  # what all extensions by Cython share: functions and their type
 
 
 def _source(t: type) -> str:
@@ -83,7 +84,8 @@ def _source(t: type) -> str:
 
 
 def _module(t: type) -> str:
-    return str(getattr(t, "__module__", ""))
+    module = getattr(t, "__module__", "")
+    return module if isinstance(module, str) else type.__repr__(t).removeprefix("<class '")  # a metaclass has a descriptor there
 
 
 def _streams() -> set[int]:
