@@ -263,14 +263,14 @@ class Laws:
             return None
         of = tuple(a.node if isinstance(a, Leaf) else a for a in args)
         maps = tuple(a.at for a in args if isinstance(a, Leaf))
-        bounds = self._shared(bounds, maps)
+        bounds = self._shared(bounds, [a for a in args if isinstance(a, Leaf)])
         return self._computed.of((function, of, bounds), maps, lambda: self._table(function, args, bounds))
 
-    def _shared(self, bounds: tuple[range, ...], maps: tuple[Map, ...]) -> tuple[range, ...]:
-        """Widens a box to all indices that maps know, so that the pieces of a tensor share what is computed of its constants."""
-        boxes = [found for m in maps if (found := self.terms.do(_known, m)) is not None]
-        whole = _in_all(boxes) if len(boxes) == len(maps) else bounds
-        used = [d for d in range(len(bounds)) if any(self.terms.do(affine.depends_on, m, d) for m in maps)]
+    def _shared(self, bounds: tuple[range, ...], of: list[Leaf]) -> tuple[range, ...]:
+        """Widens a box to all indices for which constants are known, so that the pieces of a tensor share what is computed of them."""
+        boxes = [found for x in of if (found := self.terms.do(_known, x.at, self.terms.nodes[x.node].elements)) is not None]
+        whole = _in_all(boxes) if len(boxes) == len(of) else bounds
+        used = [d for d in range(len(bounds)) if any(self.terms.do(affine.depends_on, x.at, d) for x in of)]
         holds = all(w.start <= b.start and b.stop <= w.stop for b, w in zip(bounds, whole))
         return whole if holds and math.prod(len(whole[d]) for d in used) <= MOST_SHARED else bounds
 
@@ -326,8 +326,8 @@ def _computes(dtype: np.dtype[Any], to: np.dtype[Any]) -> bool:
     return floating(to) or (dtype.kind in "iu" and to.kind in "iu")
 
 
-def _known(at: Map) -> tuple[range, ...] | None:
-    return affine.bounds_of_box(at.domain())
+def _known(at: Map, elements: Set) -> tuple[range, ...] | None:
+    return affine.bounds_of_box(at.intersect_range(elements).domain())
 
 
 def _in_all(boxes: Sequence[tuple[range, ...]]) -> tuple[range, ...]:

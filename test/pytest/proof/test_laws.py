@@ -10,11 +10,11 @@ import pytest
 from xdsl.dialects.builtin import f32, i1, i8, i32, i64
 
 from populus.dialects import expr
-from populus.dialects.poplar.affine import box, identity, read_map
+from populus.dialects.poplar.affine import box, identity, read_map, read_set
 from populus.proof.equivalence import Values, compare
 from populus.proof.report import PROVED, REFUTED, UNDECIDED
 from populus.proof.terms import Terms
-from populus.proof.trees import Leaf
+from populus.proof.trees import Leaf, Piece
 from populus.runtime.expr import evaluate
 
 _1, _2 = expr.Arg(1), expr.Arg(2)
@@ -330,3 +330,13 @@ def test_a_constant_of_integers_is_converted_by_its_lowest_bits(to, values):
     x = t.array(np.array([3, -1, 300], np.int32))
     a = t.elementwise(expr.cast(expr.cast(_1, to), f32) * 0.5, box((3,)), [x], False)
     assert t.agree(a, t.array(np.array(values, np.float32) * np.float32(0.5)))
+
+
+def test_a_function_of_a_part_that_is_constant_is_computed_of_it_alone():
+    """A concat's map of its first part has an index for the second part too."""
+    t = Terms()
+    both = [Piece(read_set("{ [i] : 0 <= i < 3 }"), Leaf(t.constant(weights(3)), read_map("{ [i] -> [i] : 0 <= i < 6 }")))]
+    both += t.seen(t.input("x", (3,), True), read_map("{ [i] -> [i - 3] : 3 <= i < 6 }"))
+    first, _ = t.elementwise(expr.call("sinh", _1), box((6,)), [both], True)
+    assert isinstance(first.tree, Leaf)
+    assert np.allclose(t.arrays[first.tree.node], np.sinh(weights(3)))
