@@ -50,6 +50,16 @@ class TensorAttr(ParametrizedAttribute):
     type: Attribute
 
 
+FLAGS = {
+    *("align_corners", "allowzero", "antialias", "broadcast", "ceil_mode", "center_point_box", "count_include_pad", "detect_negative"),
+    *("detect_positive", "exclude_outside", "exclusive", "fmod", "input_forget", "interleaved", "inverse", "is_case_sensitive"),
+    *("is_causal", "is_test", "keepdims", "largest", "layout", "linear_before_reset", "multi_class", "new_axis", "noop_with_empty_axes"),
+    *("one_class", "onesided", "output_sequence", "periodic", "reverse", "saturate", "select_last_index", "sorted", "spatial"),
+    *("storage_order", "training_mode", "transA", "transB", "upper", "zeros"),
+}
+"""Attributes of ONNX that are 0 or 1, by its documentation of ops."""
+
+
 def tensor_attribute(array: NDArray[Any]) -> Attribute:
     """Makes the property of a node's tensor attribute."""
     if array.dtype == object:

@@ -8,7 +8,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fuzz import binary_files, codelets, faults, gradients, judging, levels, patterns, proofs, stablehlo, states, texts, tile_programs
+from fuzz import (
+    binary_files,
+    codelets,
+    edits,
+    faults,
+    gradients,
+    judging,
+    levels,
+    patterns,
+    proofs,
+    stablehlo,
+    states,
+    texts,
+    tile_programs,
+)
 from fuzz.children import Outcome
 from fuzz.graphs import graph
 
@@ -79,6 +93,7 @@ TABLE = {
         Fuzzer("graphs-native", "the same on the native engine by name, half of them with large values", _native, _native_model, ".onnx"),
         Fuzzer("levels", "every level of random graphs against the one above", _levels, _model, ".onnx"),
         Fuzzer("proofs", "random graphs proved pass by pass, and run", proofs.judge, _model, ".onnx"),
+        Fuzzer("edits", "random graphs and the same with one edit, proved to be one or not, and run", edits.judge, _model, ".onnx"),
         Fuzzer("gradients", "gradients of random graphs against differences", gradients.judge, _model, ".onnx"),
         Fuzzer("stablehlo", "random programs of StableHLO against XLA", stablehlo.judge, stablehlo.described, ".mlir"),
         Fuzzer("states", "programs with states in random sequences of calls", states.judge, states.described, ".txt"),

@@ -21,10 +21,13 @@ pytest.importorskip("onnxruntime")
 
 SAMPLES = [
     *[("texts", 0, 60), ("texts", 60, 60), ("files", 0, 80), ("files", 80, 80), ("gradients", 0, 6), ("gradients", 6, 6)],
-    *[("patterns", 0, 60), ("states", 0, 40), ("states", 40, 40), ("proofs", 0, 50)],
+    *[("patterns", 0, 60), ("states", 0, 40), ("states", 40, 40), ("proofs", 0, 50), ("edits", 0, 30)],
 ]
 """Fuzzers whose samples are run here, with the first seed and how many. The other fuzzers have tests of their own."""
-GOOD = {"texts": "runs", "files": "read", "gradients": "agrees", "patterns": "declines", "states": "agrees", "proofs": "proved"}
+GOOD = {
+    "texts": "runs", "files": "read", "gradients": "agrees", "patterns": "declines", "states": "agrees",
+    "proofs": "proved", "edits": "told apart",
+}
 
 
 @pytest.mark.parametrize(("name", "first", "count"), SAMPLES)

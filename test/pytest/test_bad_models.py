@@ -35,6 +35,21 @@ NODES = {
         [floats("x", 2)],
         "'bad': Concat: .*'axis' is of type FLOAT; INT is expected",
     ),
+    "a flag that is neither 0 nor 1": (
+        helper.make_node("ReduceMin", ["x"], ["y"], "bad", keepdims=-1),
+        [floats("x", 2)],
+        "'bad': ReduceMin: ReduceMin-20's attribute 'keepdims' is -1; 0 or 1 is expected",
+    ),
+    "an index of more numbers than dimensions": (
+        helper.make_node("ScatterND", ["x", "i", "u"], ["y"], "bad"),
+        [floats("x", 2, 4), V("i", T.INT64, [1, 3]), floats("u", 1)],
+        "'bad': ScatterND-18: an index has 3 numbers for the 2 dimensions",
+    ),
+    "groups of channels without channels": (
+        helper.make_node("GroupNormalization", ["x", "s", "s"], ["y"], "bad", num_groups=1),
+        [floats("x", 4), floats("s", 4)],
+        "'bad': GroupNormalization-21: x is of shape .4.; a batch and channels are expected first",
+    ),
     "an attribute that is missing": (
         helper.make_node("Concat", ["x"], ["y"], "bad"),
         [floats("x", 2)],

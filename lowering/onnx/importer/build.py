@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import StringAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from populus.dialects.data import constant, constant_value
-from populus.dialects.onnx.attributes import filling, plain, read_attribute
+from populus.dialects.onnx.attributes import FLAGS, filling, plain, read_attribute
 from populus.dialects.onnx.schema import op_class
 from populus.dialects.onnx.structure import CustomOp, StringsOp, YieldOp
 from populus.dialects.onnx.types import DOMAINS, from_proto, unknown
@@ -159,6 +159,8 @@ class NodeBuilder:
                 raise PopulusError(f"{kind.title()} has no attribute '{key}'")
             if actual != expected:
                 raise PopulusError(f"{kind.title()}'s attribute '{key}' is of type {actual}; {expected} is expected")
+            if key in FLAGS and attribute.i not in (0, 1):
+                raise PopulusError(f"{kind.title()}'s attribute '{key}' is {attribute.i}; 0 or 1 is expected")
             if key in kind.GRAPHS:
                 regions[key] = self.graph(attribute.g, scope, call_attributes, f"{name}/")
             else:

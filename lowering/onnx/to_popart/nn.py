@@ -253,6 +253,8 @@ def instance_norm(c: Conversion) -> Output:
 def group_norm(c: Conversion) -> Output:
     """Converts GroupNormalization. Before opset 21, scale and bias have one element for each group."""
     x, scale, bias = c.input(0), c.input(1), c.input(2)
+    if len(shape(x)) < 2:
+        raise PopulusError(f"x is of shape {list(shape(x))}; a batch and channels are expected first")
     groups, channels = int(c.get("num_groups")), shape(x)[1]
     if shape(scale) == (groups,) and groups != channels:
         each = channels // groups

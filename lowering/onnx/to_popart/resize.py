@@ -31,7 +31,7 @@ PRODUCTS = 16
 def upsample(c: Conversion) -> Output:
     """Converts Upsample. Source: ONNX Upsample-9; in -7 the scales are an attribute."""
     x = c.input(0)
-    factors = c.get("scales") or [float(v) for v in c.known(1)]
+    factors = c.get("scales") or _row(c, 1)
     if len(factors) != len(shape(x)):
         raise PopulusError(f"it has {len(factors)} scales for {len(shape(x))} dimensions")
     for d, factor in enumerate(factors):
@@ -86,10 +86,18 @@ def _scaled(n: int, scale: float) -> int:
     return math.floor(np.float32(n) * np.float32(scale))
 
 
+def _row(c: Conversion, position: int) -> list[float]:
+    """Gives the numbers of a constant input. Raises PopulusError for one that is no row."""
+    array = c.known(position)
+    if array.ndim != 1:
+        raise PopulusError(f"its scales are of shape {list(array.shape)}; one number for each dimension is expected")
+    return [float(v) for v in array]
+
+
 def _scales(c: Conversion, count: int) -> list[float] | None:
     """Gives the scales of the node; None if it has sizes. Raises PopulusError for a wrong number or value."""
     position = 1 if c.version == 10 else 2
-    scales = [float(v) for v in c.known(position)] if c.has(position) else []
+    scales = _row(c, position) if c.has(position) else []
     if scales and len(scales) != count:
         raise PopulusError(f"there are {len(scales)} scales for {count} dimensions")
     if strange := [s for s in scales if not 0 < s < math.inf]:

@@ -273,11 +273,13 @@ def row_positions(c: Conversion, x: SSAValue, merged: int, indices: SSAValue, ba
     """
     import numpy as np
 
-    lead = shape(x)[:merged]
+    lead, depth = shape(x)[:merged], shape(indices)[-1]
+    if batch + depth > len(shape(x)):
+        raise PopulusError(f"an index has {depth} numbers for the {len(shape(x)) - batch} dimensions of {list(shape(x))} behind {batch}")
     strides = [math.prod(lead[d + 1 :]) for d in range(len(lead))]
     position: SSAValue | None = None
     last = len(shape(indices)) - 1
-    for k in range(shape(indices)[-1]):
+    for k in range(depth):
         one = c.reshape(sliced(c, indices, {last: (k, k + 1, 1)}), shape(indices)[:-1])
         part = offset(c, one, (x, batch + k), strides[batch + k], math.prod(lead))
         position = part if position is None else c.insert(popart.AddOp(position, part))
