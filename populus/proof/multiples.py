@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from populus.dialects.poplar.affine import Map, coordinates, every, names, read_map, shape_of_box
+from populus.dialects.poplar.affine import Map, coordinates, depends_on, every, names, read_map, shape_of_box, told_apart
 from populus.dialects.poplar.arrays import strides, values
-from populus.proof.constants import equal, floating, near, ratio, smallest
+from populus.proof.constants import equal, floating, near, ratio
 from populus.proof.trees import Leaf, Number, Tree
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ class Multiple:
         numbers = _or_zero(numbers)
         if not np.isfinite(numbers).all() or not numbers.any():
             return None
-        number = self.terms.constant(numbers, max(rounding for *_, rounding, _ in pairs))
-        self.terms.exact.add(number)
+        number = self.terms.made(numbers, max(rounding for *_, rounding, _ in pairs))
         return self.terms.uniform.get(number) or Leaf(number, rows.at)
 
 
@@ -96,12 +95,15 @@ def _rows(terms: Nodes, node: Node) -> Rows | None:
     if node.kind != "add" or node.params or not node.parts or not shape:
         return None
     backs: list[tuple[int, Map]] = []  # of each constant: its element -> index of the sum
+    others: list[Map] = []  # the relations to the other factors
     for ids, relation in zip(node.parts, node.maps):
         if [i in terms.arrays for i in ids].count(True) != 1:
             return None
         [(i, skip)] = [(i, skip) for i, skip in terms.places(ids) if i in terms.arrays]
         backs.append((i, terms.do(Map.reverse, terms.do(coordinates, relation, skip, 1))))
+        others.append(terms.do(told_apart, relation, (skip,))[0])
     told = [d for d, n in enumerate(shape) if n > 1 and all(terms.do(_tells, back, d) for _, back in backs)]
+    told = [d for d in told if not any(terms.do(depends_on, other, d) for other in others)] or told  # not which part of a sum it is
     i, place, step = names("i", len(shape)), ["0"], 1
     for d in reversed(told):
         place.append(f"{step}*{i[d]}")
@@ -112,8 +114,8 @@ def _rows(terms: Nodes, node: Node) -> Rows | None:
         own = terms.do(Map.apply_range, back, at)
         of[number] = terms.do(Map.union, of[number], own) if number in of else own
     of = {number: terms.do(Map.coalesce, own) for number, own in of.items()}
-    whole = all(terms.do(Map.is_single_valued, own) for own in of.values())
-    return Rows(at, step, of) if told and whole else None
+    whole = all(own.n_basic_map() == 1 and terms.do(Map.is_single_valued, own) for own in of.values())
+    return Rows(at, step, of) if told and whole else None  # a sum that is cut in parts has more formulas, which take long
 
 
 def _tells(back: Map, d: int) -> bool:
@@ -124,29 +126,28 @@ def _by_row(terms: Nodes, x: Array, y: Array, rounding: float, relation: Map, ro
     """Tells whether the elements of y are those of x to a factor of their row. Finds the factors of rows that have none."""
     if not terms.do(Map.is_single_valued, relation):
         return False
-    own = max(smallest(x.dtype), smallest(y.dtype)) / rounding * 10  # a product is off by a part of itself
+    if not _agree(x, y, rounding, relation, rows, numbers.copy(), np.arange(0, x.size, max(x.size // MANY, 1))):
+        return False
     way = terms.do(strides, rows, x.size)
-    if way is not None and x.size == y.size and terms.do(Map.is_equal, relation, every((x.size,))):
-        x, y, row = x.reshape(way.shape), y.reshape(way.shape), way.of(np.arange(numbers.size))
-        for most in (FEW, None):
-            some = tuple(slice(most if step == 0 else None) for step in way.strides)
-            few = [t[some].astype(np.float64).reshape(-1) for t in (x, y)]
-            _fill(numbers, row[some].reshape(-1), *few)
-            if not np.isnan(numbers[row[some]]).any():
-                break
-        if not near(few[0] * _or_zero(numbers)[row[some].reshape(-1)], few[1], rounding, own):
-            return False
-        return near(x * way.of(_or_zero(numbers)), y, rounding, own)
-    for some in (np.arange(0, x.size, max(x.size // MANY, 1)), np.arange(x.size)):
-        to, row = (values(m, [some]) for m in (relation, rows))
-        known = (to >= 0) & (row >= 0)
-        a, b, row = x[some[known]].astype(np.float64), y[to[known]].astype(np.float64), row[known]
-        by = numbers.copy()
-        _fill(by, row, a, b)
-        if not near(a * _or_zero(by)[row], b, rounding, own):
-            return False
-    numbers[:] = by
-    return True
+    if way is None or x.size != y.size or not terms.do(Map.is_equal, relation, every((x.size,))):
+        return _agree(x, y, rounding, relation, rows, numbers, np.arange(x.size))
+    x, y, row = x.reshape(way.shape), y.reshape(way.shape), way.of(np.arange(numbers.size))
+    for most in (FEW, None):
+        some = tuple(slice(most if step == 0 else None) for step in way.strides)
+        few = [t[some].astype(np.float64).reshape(-1) for t in (x, y)]
+        _fill(numbers, row[some].reshape(-1), *few)
+        if not np.isnan(numbers[row[some]]).any():
+            break
+    return near(x * way.of(_or_zero(numbers)), y, rounding)
+
+
+def _agree(x: Array, y: Array, rounding: float, relation: Map, rows: Map, numbers: Array, some: Array) -> bool:
+    """Tells whether some elements of y are those of x to a factor of their row."""
+    to, row = (values(m, [some]) for m in (relation, rows))
+    known = (to >= 0) & (row >= 0)
+    x, y, row = x[some[known]].astype(np.float64), y[to[known]].astype(np.float64), row[known]
+    _fill(numbers, row, x, y)
+    return near(x * _or_zero(numbers)[row], y, rounding)
 
 
 def _fill(numbers: Array, row: Array, x: Array, y: Array) -> None:
@@ -183,4 +184,4 @@ def _alive(terms: Nodes, node: Node) -> Leaf | None:
             has[way.of(np.arange(rows.count))[some][x.reshape(way.shape)[some] != 0]] = True
             if has.all():
                 break
-    return None if has.all() else Leaf(terms.constant(has.astype(np.float64)), rows.at)
+    return None if has.all() else Leaf(terms.made(has.astype(np.float64), 0.0), rows.at)
