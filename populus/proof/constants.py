@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array: TypeAlias = NDArray[Any]
+    Sizes: TypeAlias = tuple[Array | None, Array | None]
+    """Of two constants: of what size each element is computed, whose rounding it may have; None for that of the element."""
 
 FEW = 512  # elements of a constant that are compared first
 PART = 1 << 15  # elements of a constant that are read at a time, so that they stay in a cache
@@ -23,25 +25,36 @@ SAME = read_map("{ [i] -> [i] }")
 OF_SUMS = 1e-9  # relative error of sums of large integers in floats of 64 bits
 
 
-def equal(x: Array, y: Array, relation: Map, rounding: float, of: float | None = None) -> bool:
+def equal(x: Array, y: Array, relation: Map, rounding: float, sizes: Sizes = (None, None)) -> bool:
     """Tells whether flat constants are equal to rounding, as `near` does, where a relation of their elements says so."""
     if y.size < x.size or not relation.is_single_valued():  # all elements of the smaller are looked at
         back = relation.reverse()
         if back.is_single_valued():
-            x, y, relation = y, x, back
+            x, y, relation, sizes = y, x, back, (sizes[1], sizes[0])
         elif not relation.is_single_valued():
             return False
-    if x.size > 8 * FEW:  # others of one shape are told apart by some elements
-        some = np.arange(0, x.size, x.size // FEW)
-        to = values(relation, [some])
-        with np.errstate(invalid="ignore"):
-            largest = max(abs(float(np.nanmax(x))), abs(float(np.nanmin(x))))
-        if not near(x[some][to >= 0], y[to[to >= 0]], rounding, largest if of is None else of):
+    for some in (np.arange(0, x.size, x.size // FEW), None) if x.size > 8 * FEW else (None,):  # most are told apart by some elements
+        if some is None and (way := strides(relation, x.size)) is not None:
+            of_x, of_y = sizes
+            size = joined(None if of_x is None else of_x.reshape(way.shape), None if of_y is None else way.of(of_y))
+            return near(x.reshape(way.shape), way.of(y), rounding, size)
+        at = np.arange(x.size) if some is None else some
+        to = values(relation, [at])
+        at, to = at[to >= 0], to[to >= 0]
+        if not near(x[at], y[to], rounding, sizes_at(sizes, at, to)):
             return False
-    if (way := strides(relation, x.size)) is not None:
-        return near(x.reshape(way.shape), way.of(y), rounding, of)
-    to = values(relation, [np.arange(x.size)])
-    return near(x, y[to], rounding, of) if (to >= 0).all() else near(x[to >= 0], y[to[to >= 0]], rounding, of)
+    return True
+
+
+def sizes_at(sizes: Sizes, at: Any, to: Any) -> Array | None:
+    """Gives the sizes of elements of two constants together."""
+    x, y = sizes
+    return joined(None if x is None else x[at], None if y is None else y[to])
+
+
+def joined(x: Array | None, y: Array | None) -> Array | None:
+    """Adds sizes; None is 0."""
+    return y if x is None else x if y is None else x + y
 
 
 @dataclass(frozen=True)
@@ -89,44 +102,41 @@ def ratio(x: Array, y: Array, relation: Map) -> float:
     return found if math.isfinite(found) else 0.0
 
 
-def near(x: Array, y: Array, rounding: float, largest: float | None = None) -> bool:
-    """Tells whether numbers are equal to rounding: of their own, and of the largest."""
+def near(x: Array, y: Array, rounding: float, size: Array | None = None) -> bool:
+    """Tells whether numbers are equal to rounding: of their own, and of `size`, that of what they were computed from.
+
+    A number that is not finite is only itself.
+    """
     if not x.size or (x.dtype == y.dtype and np.array_equal(x, y)):
         return True
     if not floating(x.dtype) and not floating(y.dtype):  # as they are: floats of 64 bits do not tell large integers apart
         return bool((x == y).all())
-    if x.shape == y.shape and largest is None and _close(x, y, rounding):
+    if rounding and size is None and x.shape == y.shape and _close(x, y, rounding):
         return True
+    least = max(smallest(x.dtype), smallest(y.dtype)) if rounding else 0.0  # what a type does not have is rounded to it
     if not x.dtype == y.dtype == np.float32:
         x, y = x.astype(np.float64), y.astype(np.float64)
     with np.errstate(all="ignore"):
         differs = np.abs(x - y)
-        if largest is None or not math.isfinite(largest):
-            largest = max(float(x.max()), -float(x.min()))
-            largest = largest if math.isfinite(largest) else float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
-        if float(differs.max()) <= 0.1 * rounding * largest:
-            return True
-        near = differs <= rounding * (np.abs(x) + 0.1 * largest)
+        near = (differs <= rounding * (np.abs(x) if size is None else np.abs(x) + size) + least) & np.isfinite(differs)
     return bool(near.all() or (near | (x == y) | (np.isnan(x) & np.isnan(y))).all())
 
 
 def _close(x: Array, y: Array, rounding: float) -> bool:
-    """Tells whether no difference exceeds a part of the rounding of the largest number: one look at both. All are finite."""
+    """Tells whether all differences are roundings: one look at both. All are finite."""
     if not (x.flags.c_contiguous and y.flags.c_contiguous):
         return False
-    x, y, differs, largest = x.reshape(-1), y.reshape(-1), 0.0, 0.0
+    x, y = x.reshape(-1), y.reshape(-1)
     narrow = x.dtype == y.dtype == np.float32
     with np.errstate(all="ignore"):
         for begin in range(0, x.size, PART):
             a, b = x[begin : begin + PART], y[begin : begin + PART]
             if not narrow:
                 a, b = a.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
-            own = float(np.abs(a - b).max())
-            largest = max(largest, float(a.max()), -float(a.min()))
-            if not (math.isfinite(own) and own <= 0.5 * largest):  # other numbers, or none
+            differs = np.abs(a - b)
+            if not (differs <= rounding * np.abs(a)).all() or not math.isfinite(float(differs.max())):
                 return False
-            differs = max(differs, own)
-    return differs <= 0.1 * rounding * largest
+    return True
 
 
 def uniform(flat: Array, rounding: float) -> float | int | bool | None:
@@ -147,15 +157,15 @@ def uniform(flat: Array, rounding: float) -> float | int | bool | None:
 
 
 def rounding_of(dtype: np.dtype[Any]) -> float:
-    """Returns the relative error that some operations on a type may have."""
-    if not floating(dtype):
+    """Returns the relative error that some operations on a type may have. Nothing computes in types of 8 bits and less."""
+    if not floating(dtype) or dtype.itemsize == 1:
         return 0.0
-    return 16 * float(cast("Any", finfo(dtype)).eps)
+    return (4 if dtype.itemsize == 2 else 16) * float(cast("Any", finfo(dtype)).eps)
 
 
 def smallest(dtype: np.dtype[Any]) -> float:
-    """Returns the least positive number of a float type."""
-    return float(cast("Any", finfo(dtype)).smallest_subnormal)
+    """Returns the least positive number of a float type; 0 of another."""
+    return float(cast("Any", finfo(dtype)).smallest_subnormal) if floating(dtype) else 0.0
 
 
 def floating(dtype: np.dtype[Any]) -> bool:

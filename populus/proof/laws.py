@@ -52,7 +52,11 @@ COMMUTATIVE = ("max", "min", "and", "or", "equal")
 WHOLE: Mapping[str, Callable[[int, int], int]] = {"add": operator.add, "mul": operator.mul, "sub": operator.sub}
 """Functions of integers: the same whatever their width, as they wrap around."""
 MOST_POWER = 4.0
+LEAST = 1e-30  # of a number by which sums are divided
 NEAR_ONE = 1e-6  # a factor that is 1 to rounding
+FACTORS = ("mul", "divide", "inv", "neg", "sqrt", "rsqrt", "square", "abs", "max", "min")
+"""Functions of numbers that are off by a part of themselves, whose results are off by a part of themselves."""
+STEP = 2.0**-20
 MOST_ELEMENTS = 1 << 26  # of a constant that a law computes
 MOST_SHARED = 1 << 16  # of one that it computes beyond a piece
 
@@ -157,9 +161,9 @@ class Laws:
     def _converted(self, number: int, array: Array, to: Attribute) -> int:
         with np.errstate(all="ignore"):
             new = np.ascontiguousarray(array.astype(dtype_of(to)))
-        node = self.terms.constant(new)
-        self.terms.rounding[node] = max(self.terms.rounding[node], self.terms.rounding[number])
-        return node
+        if number not in self.terms.computed:
+            return self.terms.constant(new)
+        return self.terms.made(new, max(self.terms.rounding[number], rounding_of(new.dtype)), self.terms.computed[number])
 
     def plus(self, x: Tree, y: Tree, elements: Set) -> Tree:
         """Adds: one chain of operands in one order, the constant last. A number by which the first is multiplied is that of the sum."""
@@ -187,16 +191,23 @@ class Laws:
         terms = _softplus(terms, self.order)
         terms.sort(key=lambda term: self.order(term[0]))
         first = terms[0][1]
-        if type(first) is not float or first == 0 or not math.isfinite(first):
+        if type(first) is not float or not LEAST < abs(first) < 1 / LEAST:
             first = 1
         if constant is not None and first != 1:
-            constant = self.computed("divide", (constant, Number(first)), elements)
-            if constant is None:
+            quotient = self.computed("divide", (constant, Number(first)), elements)
+            if quotient is None or (not self.finite(quotient) and self.finite(constant)):
                 return Apply("add", (x, y))
+            constant = quotient
         found = _chain("add", [_multiplied(t, factor if first == 1 else factor / first) for t, factor in terms])
         if constant is not None and constant not in (Number(0.0), Number(0)):
             found = Apply("add", (found, constant))
         return _multiplied(found, first)
+
+    def finite(self, constant: Tree) -> bool:
+        """Tells whether all numbers of a constant are finite."""
+        if isinstance(constant, Number):
+            return math.isfinite(constant.value)
+        return isinstance(constant, Leaf) and bool(np.isfinite(self.terms.arrays[constant.node].astype(np.float64)).all())
 
     def scaled(self, constant: Tree, by: float, elements: Set) -> Tree | None:
         """Multiplies a constant by a number."""
@@ -280,14 +291,14 @@ class Laws:
         sizes = [len(bounds[d]) for d in used]
         if math.prod(sizes) > MOST_ELEMENTS:
             return None
-        value = _evaluated(function, [self.values(a, bounds, tuple(used)) for a in args])
+        operands = [self.values(a, bounds, tuple(used)) for a in args]
+        value = _evaluated(function, operands)
         if np.asarray(value).dtype == bool:
             return None
         flat = np.ascontiguousarray(np.broadcast_to(np.asarray(value, np.float64), math.prod(sizes)))
-        rounding = max((self.terms.rounding[a.node] for a in args if isinstance(a, Leaf)), default=0.0)
-        node = self.terms.constant(flat, rounding)
-        if function == "mul" and any(a.node in self.terms.exact for a in args if isinstance(a, Leaf)):
-            self.terms.exact.add(node)
+        rounding = max((self.terms.rounding[a.node] for a in args if isinstance(a, Leaf)), default=0.0) or rounding_of(np.dtype(np.float32))
+        size = _size(function, operands, [self.values(a, bounds, tuple(used), True) for a in args], value)
+        node = self.terms.made(flat, rounding, None if size is None else np.ascontiguousarray(np.broadcast_to(size, flat.size)))
         if (number := self.terms.uniform.get(node)) is not None:
             return number
         i, place, step = affine.names("i", len(bounds)), ["0"], 1
@@ -297,14 +308,17 @@ class Laws:
         where = " and ".join(f"{r.start} <= {v} < {r.stop}" for v, r in zip(i, bounds)) or "true"
         return Leaf(node, affine.read_map(f"{{ [{', '.join(i)}] -> [{' + '.join(place)}] : {where} }}"))
 
-    def values(self, tree: Tree, bounds: tuple[range, ...], along: tuple[int, ...]) -> Array:
-        """Gives the numbers of a constant in a box, in row-major order of the dimensions `along`."""
+    def values(self, tree: Tree, bounds: tuple[range, ...], along: tuple[int, ...], sizes: bool = False) -> Array:
+        """Gives the numbers of a constant in a box, in row-major order of the dimensions `along`. `sizes`: of what they were computed."""
         if isinstance(tree, Number):
-            return np.float64(tree.value) * np.ones(())
+            return np.float64(0 if sizes else tree.value) * np.ones(())
         assert isinstance(tree, Leaf), tree
+        array = self.terms.computed.get(tree.node) if sizes else self.terms.arrays[tree.node]
+        if array is None:
+            return np.zeros(())
         small = math.prod(len(bounds[d]) for d in along) <= MOST_SHARED
         at = self.terms.do(arrays.places, tree.at, bounds, along) if small else arrays.places(tree.at, bounds, along)
-        return self.terms.arrays[tree.node].astype(np.float64)[at]
+        return array.astype(np.float64)[at]
 
 
 def _softplus(terms: list[tuple[Tree, float]], order: Callable[[Tree], Place]) -> list[tuple[Tree, float]]:
@@ -352,6 +366,20 @@ def _evaluated(function: str, arrays: list[Any]) -> Any:
     with np.errstate(all="ignore"):
         found = evaluate(expr.call(function, *args), [np.asarray(a, np.float64) for a in arrays])
     return found if found.ndim else found[()].item()
+
+
+def _size(function: str, arrays: list[Array], sizes: list[Array], value: Any) -> Array | None:
+    """Gives by how much relative errors of 1 of a function's operands would change its results; None for the results' own size."""
+    if function in FACTORS and not any(s.any() for s in sizes):
+        return None
+    with np.errstate(all="ignore"):
+        if function in ("add", "sub"):
+            return sum((np.abs(a) + s for a, s in zip(arrays, sizes)), np.zeros(()))
+        found = np.zeros(())
+        for k, (a, s) in enumerate(zip(arrays, sizes)):
+            moved = _evaluated(function, [*arrays[:k], a + STEP * (np.abs(a) + s), *arrays[k + 1 :]])
+            found = found + np.abs(moved - value) / STEP
+    return np.nan_to_num(found, posinf=0.0)
 
 
 def _chain(function: str, operands: Sequence[Tree]) -> Tree:

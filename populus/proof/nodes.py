@@ -28,7 +28,7 @@ from populus.dialects.poplar.affine import (
 )
 from populus.dialects.poplar.arrays import places
 from populus.dialects.poplar.points import TooMany, pairs
-from populus.proof.constants import SAME, equal, floating, near, rounding_of, uniform
+from populus.proof.constants import SAME, equal, floating, joined, near, rounding_of, sizes_at, uniform
 from populus.proof.likeness import Likeness
 from populus.proof.memo import Memo, Once, shared
 from populus.proof.multiples import Multiple
@@ -80,7 +80,7 @@ class Nodes:
         self._constants: dict[tuple[str, int, bytes], list[int]] = {}  # by type, size and some bytes
         self.by_key: dict[Skeleton, list[int]] = {}
         self.keys: dict[int, Skeleton] = {}
-        self.exact: set[int] = set()  # constants whose elements are compared each to its own rounding
+        self.computed: dict[int, Array | None] = {}  # constants that laws have made: of what size the elements of each are computed
         self._compared: Memo[bool] = Memo()
         self.likeness = Likeness(self)
         self.sets = shared()
@@ -92,8 +92,21 @@ class Nodes:
         self.once = Once()
         self.drawn: dict[object, range] = {}
 
-    def constant(self, flat: Array, rounding: float | None = None) -> int:
-        """Makes the node of a constant: the same for the same bytes. `rounding`: by default that of its type, with some operations."""
+    def constant(self, flat: Array) -> int:
+        """Makes the node of a constant of a program: the same for the same bytes, off by the rounding of its type."""
+        number = self._stored(flat, rounding_of(flat.dtype))
+        self.computed.pop(number, None)
+        return number
+
+    def made(self, flat: Array, rounding: float, size: Array | None = None) -> int:
+        """Makes the node of a constant that a law computes. `size`: that of what each element is computed from."""
+        count = len(self.nodes)
+        number = self._stored(flat, rounding)
+        if number == count:
+            self.computed[number] = size
+        return number
+
+    def _stored(self, flat: Array, rounding: float) -> int:
         content = flat.view(np.uint8)
         like = self._constants.setdefault((str(flat.dtype), content.size, content[:: max(content.size // SAMPLES, 1)].tobytes()), [])
         for number in like:
@@ -104,9 +117,9 @@ class Nodes:
         like.append(number)
         self.nodes.append(Node("constant", (number,), (), box(flat.shape), ()))
         self.arrays[number] = flat
-        self.rounding[number] = rounding_of(flat.dtype) if rounding is None else rounding
-        self.coarsest = max(self.coarsest, self.rounding[number])
-        if (value := uniform(flat, self.rounding[number])) is not None:
+        self.rounding[number] = rounding
+        self.coarsest = max(self.coarsest, rounding)
+        if (value := uniform(flat, rounding)) is not None:
             self.uniform[number] = Number(value)
         return number
 
@@ -301,30 +314,37 @@ class Nodes:
 
     def equal_constants(self, a: int, b: int, to_a: Map, to_b: Map) -> bool:
         """Tells whether constants are equal to rounding at the places that maps have for the same."""
-        rounding, x, y = max(self.rounding[a], self.rounding[b]), self.arrays[a], self.arrays[b]
-        of = 0.0 if a in self.exact or b in self.exact else None  # rounding of each element alone
+        rounding, x, y = self.rounding_between(a, b), self.arrays[a], self.arrays[b]
+        sizes = self.computed.get(a), self.computed.get(b)
+        whole, near_all = ("equal", a, b, a in self.computed, b in self.computed), lambda: near(x, y, rounding, joined(*sizes))
         alike = (a == b or x.size == y.size) and self.do(Map.is_equal, to_a, to_b) and self.do(Map.is_single_valued, to_a)
-        whole, near_all = ("equal", a, b, of), lambda: near(x, y, rounding, of)
         if alike and (a == b or self.once.of(whole, (), near_all)):
             return True
         if not (self.do(Map.is_single_valued, to_a) and self.do(Map.is_single_valued, to_b)):
-            return self._equal_sets(x, y, to_a, to_b, rounding, of)
+            return self._equal_sets(x, y, to_a, to_b, rounding)
         if (found := self._listed_both(to_a, to_b)) is not None:
             at_x, at_y = found
-            return not at_x.size or near(x[at_x], y[at_y], rounding, of)
+            return not at_x.size or near(x[at_x], y[at_y], rounding, sizes_at(sizes, at_x, at_y))
         if max(x.size, y.size) <= MOST_LISTED:  # place by place: isl takes long to compose images and shuffled digits
             try:
                 ours, theirs = self.do(pairs, to_a, MOST_LISTED), self.do(pairs, to_b, MOST_LISTED)
                 both = [(p, q) for at in ours.keys() & theirs.keys() for (p,) in ours[at] for (q,) in theirs[at]]
-                return not both or near(x[[p for p, _ in both]], y[[q for _, q in both]], rounding, of)
+                at, to = [p for p, _ in both], [q for _, q in both]
+                return not both or near(x[at], y[to], rounding, sizes_at(sizes, at, to))
             except TooMany:
                 pass
         relation = self.do(Map.apply_range, self.do(Map.reverse, to_a), to_b)
         if (a == b or x.size == y.size) and self.do(Map.is_subset, relation, SAME) and (a == b or self.once.of(whole, (), near_all)):
             return True
-        return self._compared.of((a, b, of), (relation,), lambda: equal(x, y, relation, rounding, of))
+        return self._compared.of(whole, (relation,), lambda: equal(x, y, relation, rounding, sizes))
 
-    def _equal_sets(self, x: Array, y: Array, to_a: Map, to_b: Map, rounding: float, of: float | None) -> bool:
+    def rounding_between(self, a: int, b: int) -> float:
+        """Gives the rounding to which two constants may be equal: none of two of one type that programs have."""
+        if not (a in self.computed or b in self.computed) and self.arrays[a].dtype == self.arrays[b].dtype:
+            return 0.0
+        return max(self.rounding[a], self.rounding[b])
+
+    def _equal_sets(self, x: Array, y: Array, to_a: Map, to_b: Map, rounding: float) -> bool:
         """Tells whether maps to several places have as many for each index, with equal elements in some order: a sum has each."""
         try:
             ours, theirs = self.do(pairs, to_a, MOST_LISTED), self.do(pairs, to_b, MOST_LISTED)
@@ -333,9 +353,8 @@ class Nodes:
         if any(len(found) != len(theirs.get(at, found)) for at, found in ours.items()):
             return False
         both = [at for at in ours if at in theirs]
-        sides = (x, ours), (y, theirs)
-        mine, its = ([np.sort(of[[p for (p,) in found[at]]]) for at in both] for of, found in sides)
-        return not both or near(np.concatenate(mine), np.concatenate(its), rounding, of)
+        mine, its = ([np.sort(of[[p for (p,) in found[at]]]) for at in both] for of, found in ((x, ours), (y, theirs)))
+        return not both or near(np.concatenate(mine), np.concatenate(its), rounding)
 
     def _listed_both(self, to_a: Map, to_b: Map) -> tuple[Array, Array] | None:
         """Lists the places that two maps have for the indices of both; None if these are no boxes, or too many places are told apart."""

@@ -275,6 +275,59 @@ def test_products_of_two_constants_are_told_apart_by_their_pairs():
         assert compare(t, {"y": (one, ())}, {"y": (two, ())}).verdict in verdicts
 
 
+DIFFERENT = [
+    ("float32", [0.0, -math.inf], [5.0, -math.inf]),
+    ("float32", [0.0, -math.inf], [0.0, 5.0]),
+    ("float32", [0.0, -math.inf], [0.0, math.inf]),
+    ("float32", [0.0, math.nan], [0.0, 1.0]),
+    ("float32", [0.0, -3.4e38], [5.0, -3.4e38]),  # a mask
+    ("float32", [0.0, -1e9], [100.0, -1e9]),
+    ("float32", [1e8, 1e-3], [1e8, 5.0]),
+    ("float32", [1.0, 2.0], [1.0, 2.0 + 2.0**-20]),
+    ("float16", [1.0, 2.0], [1.0, 2.002]),
+    ("bfloat16", [1.0, 4.0], [1.0, 4.0625]),
+    ("float8_e4m3fn", [1.0, 2.0], [3.0, 2.0]),
+    ("float4_e2m1fn", [1.0, 2.0], [3.0, 2.0]),
+]
+
+
+@pytest.mark.parametrize("widened", [False, True])
+@pytest.mark.parametrize(("dtype", "one", "other"), DIFFERENT)
+def test_constants_of_programs_are_equal_only_where_all_elements_are(dtype, one, other, widened):
+    t = Terms()
+    x = t.input("x", (2,), True)
+    e = expr.cast(_2, f32) + _1 if widened else _1 + _2
+    a, b = (t.elementwise(e, box((2,)), [x, stored(t, np.array(v, np.dtype(dtype)))], True) for v in (one, other))
+    assert not t.agree(a, b)
+    assert t.agree(a, t.elementwise(e, box((2,)), [x, stored(t, np.array(one, np.dtype(dtype)))], True))
+
+
+def test_a_constant_that_a_law_computes_is_equal_to_the_rounding_of_its_operands():
+    """(a + b) c is known to the rounding of a and b, where they cancel; where they do not, to its own."""
+    t = Terms()
+    a, b, c = np.float32([1e3, 1.0, 1.0]), np.float32([-1e3, 1e-3, 2.0]), np.float32([1.5, 1e-6, 3.0])
+    of = t.elementwise((_1 + _2) * expr.Arg(3), box((3,)), [stored(t, v) for v in (a, b, c)], True)
+    right = np.asarray((a + b) * c, np.float32)
+    for k, off, same in ((0, 1e-4, True), (0, 1e-1, False), (1, 1e-12, True), (1, 1e-9, False), (2, 1e-6, True), (2, 1e-3, False)):
+        other = right.copy()
+        other[k] += np.float32(off)
+        assert t.agree(of, stored(t, other)) == same, (k, off)
+
+
+@pytest.mark.parametrize("first", [1e-300, -1e-300, 1e-35, 1e35])
+def test_a_sum_is_not_divided_by_a_number_that_loses_its_constant(first):
+    t = Terms()
+    x = t.input("x", (), True)
+    constants = [t.number(v, ()) for v in (1e10, 1e12)]
+    a, b = (t.elementwise(_1 * first + _2, box(()), [x, c], True) for c in constants)
+    assert not t.agree(a, b)
+    many = [t.elementwise(_1 * first + _2, box((2,)), [t.seen(x, read_map("{ [i] -> [] }")), stored(t, v)], True) for v in ZEROS_AND_MORE]
+    assert not t.agree(*many)
+
+
+ZEROS_AND_MORE = [np.float32([1e10, 0.0]), np.float32([1e12, 0.0])]
+
+
 def test_constants_that_are_nearly_one_number_are_it_and_infinities_are_only_themselves():
     t = Terms()
     ones, infinite, mixed, wide = (
