@@ -10,9 +10,10 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from populus.dialects.poplar import CopyOp, GraphOp, StorageOp, VarOp, ViewOp
 from populus.dialects.poplar.memory import storage_of
 from populus.lowering.poplar.allocate import highest
-from populus.lowering.poplar.keep_loaded import SHARES
 from populus.lowering.poplar.schedule import Ahead, Arrival, Schedule
 from populus.runtime.memory import tenants, usage
+
+SHARES = (1.0, 0.95, 0.9, 0.85, 0.8)  # of a tile that live bytes may reach, until an allocation holds them
 
 
 def load_ahead(graph: GraphOp, room: int) -> None:
@@ -31,7 +32,7 @@ def load_ahead(graph: GraphOp, room: int) -> None:
         for op in steps
         if isinstance(op, CopyOp) and _is_load(op) and (tenant := by_op.get(storage_of(op.dst))) and tenant.first == at[op]
     ]
-    for share in (1.0, *SHARES[:2]):
+    for share in SHARES:
         _, moved, _ = schedule.moved(loads, np.array(used.bytes_by_step), int(share * room))
         places = [_apply(found) for found in moved]
         for found in moved:

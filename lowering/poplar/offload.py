@@ -21,6 +21,7 @@ from populus.dialects.poplar import (
     GridAttr,
     ParamOp,
     StorageOp,
+    StreamInOp,
     StreamOutOp,
     TensorType,
     VarOp,
@@ -154,17 +155,32 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation], loads: list[Load]) ->
     ops = list(block.ops)
     if not before or not after or order[here] in touching or all(_is_load(op) for op in ops[before[-1] + 1 : after[0]]):
         return False
-    away = VarOp(f"{storage.label.data} (outside)", storage.type)
-    away.outside = UnitAttr()
-    store = CopyOp(storage.result, away.result)
-    for op in (away, store):
-        op.location = storage.location
-    Rewriter.insert_op([away, store], InsertPoint.after(ops[before[-1]]))
     placed = [(order[a], inside) for user, inside in users if (a := _ancestor(user, block)) is not None]
     later = [(at, inside) for at, inside in placed if at >= after[0]]
     # Steps that only read access outside memory, until another step needs the variable on the tiles.
     needed = next((i for i in after if not all(_reads(op, storage) for at, op in later if at == i)), None)
-    _instead([op for at, op in later if needed is None or at < needed], storage, away.result, store)
+    read = [op for at, op in later if needed is None or at < needed]
+    seen = list(dict.fromkeys(v for op in read for v in op.operands if isinstance(v.type, TensorType) and storage_of(v) is storage))
+    given = ops[before[0]]
+    direct = len(before) == 1 and isinstance(given, StreamInOp)
+    part = seen[0] if needed is None and len(seen) == 1 and not direct else storage.result
+    assert isinstance(part.type, TensorType), part
+    away = VarOp(f"{storage.label.data} (outside)", part.type)
+    store = given if direct else CopyOp(part, away.result)
+    away.outside = UnitAttr()
+    away.location = storage.location
+    if direct:  # the host's data goes there at once
+        Rewriter.insert_op(away, InsertPoint.before(store))
+        _instead([store], storage, away.result, away)
+    else:
+        store.location = storage.location
+        Rewriter.insert_op([away, store], InsertPoint.after(ops[before[-1]]))
+        _instead([store], storage, storage.result, away)
+    if part is storage.result:
+        _instead(read, storage, away.result, store)
+    else:  # all that is read is stored, and no more
+        for op in read:
+            op.operands = [away.result if v is part else v for v in op.operands]
     if needed is not None:
         assert storage.grid is not None, storage
         _load(away, storage.grid, ops[needed], [op for at, op in later if at >= needed], storage)

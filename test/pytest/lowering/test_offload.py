@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import populus
 from benchmarks import more_memory
 from benchmarks.models import LIGHT, randomised
-from populus.dialects.poplar import CallOp, ConstOp, CopyOp, ExecuteOp, FamilyOp, StorageOp
+from populus.dialects.poplar import CallOp, ConstOp, CopyOp, ExecuteOp, FamilyOp, StorageOp, StreamInOp
 from populus.dialects.poplar.memory import storage_of
 from populus.dialects.poplar.target import PRESETS
 from populus.dialects.support.diagnostics import PopulusError
@@ -339,3 +339,32 @@ def test_steps_of_a_mesh_are_whole_blocks_where_as_many_remain():
     mesh, ipu = PRESETS["n150"], PRESETS["gc200"]
     assert [width_of_steps(128256, 32, machine) for machine in (mesh, ipu)] == [126 * 32, 4008]
     assert [width_of_steps(9 * 32, steps, mesh) for steps in (3, 4, 5, 9)] == [96, 72, 64, 32]
+
+
+def waiting() -> onnx.ModelProto:
+    """Products that widen, an input that the last step reads, and a row of what the first step joins that only the host reads."""
+    shapes = list(itertools.pairwise((128, 512, 512, 128)))
+    w = [numpy_helper.from_array(np.random.default_rng(i).integers(-1, 2, shape).astype("f4"), f"w{i}") for i, shape in enumerate(shapes)]
+    nodes = [helper.make_node("Neg", ["row"], ["new"]), helper.make_node("Concat", ["x", "new"], ["a0"], axis=0)]
+    nodes += [helper.make_node("MatMul", [f"a{i}", f"w{i}"], [f"a{i + 1}"], name=f"p{i}") for i in range(3)]
+    nodes += [helper.make_node("Add", ["a3", "late"], ["y"])]
+    sizes = {"x": 255, "row": 1, "late": 256, "y": 256, "new": 1}
+    x, row, late, y, new = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [n, 128]) for name, n in sizes.items())
+    graph = helper.make_graph(nodes, "waiting", [x, row, late], [y, new], w)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "strict", "native"])
+def test_an_input_that_waits_goes_to_dram_at_once_and_of_a_result_what_the_host_reads(engine, tmp_path):
+    """Such an input was loaded to the cores and stored, and so was all of the variable of which the result is a row."""
+    shapes = {"x": (255, 128), "row": (1, 128), "late": (256, 128)}
+    inputs = {name: np.random.default_rng(i).integers(-2, 3, shape).astype("f4") for i, (name, shape) in enumerate(shapes.items())}
+    expected = on_array(waiting(), 8 << 20, tmp_path).run(inputs)
+    small = on_array(waiting(), 1250 << 10, tmp_path, engine)
+    found = small.run(inputs)
+    assert list(found) == list(expected)
+    assert all(found[name].tobytes() == e.tobytes() for name, e in expected.items())
+    copies = [op for op in small.module("poplar").walk() if isinstance(op, CopyOp) and storage_of(op.dst).outside is not None]
+    streams = [op for op in small.module("poplar").walk() if isinstance(op, StreamInOp) and storage_of(op.dst).outside is not None]
+    assert [storage_of(op.dst).type.shape[0] for op in copies] == [1]
+    assert [op.stream.data for op in streams] == ["late"]
