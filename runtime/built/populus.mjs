@@ -29,8 +29,18 @@ async function* pieces(source, what) { // of a file, as they come
   }
   try {
     if (source.protocol === "file:" && inNode()) {
-      yield* (await import("node:fs")).createReadStream(source, { highWaterMark: 1 << 20 });
-      return;
+      const file = await (await import("node:fs/promises")).open(source);
+      try { // into two pieces in turn, as new pages of memory cost more than their bytes
+        for (let read = file.read(new Uint8Array(PIECE)), other = new Uint8Array(PIECE); ; ) {
+          const { bytesRead: n, buffer } = await read;
+          if (!n) return;
+          read = file.read(other);
+          yield buffer.subarray(0, n);
+          other = buffer;
+        }
+      } finally {
+        await file.close();
+      }
     }
     const answer = await fetch(source);
     if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
@@ -47,8 +57,7 @@ async function* pieces(source, what) { // of a file, as they come
 
 async function whole(source, what) {
   const found = [];
-  for await (const piece of pieces(source, what)) found.push(piece);
-  if (found.length === 1) return found[0];
+  for await (const piece of pieces(source, what)) found.push(piece.slice());
   const bytes = new Uint8Array(found.reduce((n, piece) => n + piece.length, 0));
   let at = 0;
   for (const piece of found) bytes.set(piece, at), (at += piece.length);
@@ -66,7 +75,7 @@ function checked(bytes) { // of a module that is whole: its identity and its wei
 
 async function digest(bytes) { // as words; a page without HTTPS has no digests, and its scripts can be changed too
   const { subtle } = globalThis.crypto ?? {};
-  return subtle && new BigUint64Array(await subtle.digest("SHA-256", bytes));
+  return subtle && new BigUint64Array(await subtle.digest("SHA-256", bytes.buffer instanceof ArrayBuffer ? bytes : bytes.slice()));
 }
 
 function folded(columns) { // as in form.py
@@ -137,30 +146,32 @@ class Program {
   }
 
   async #store(weights, identity, progress) {
-    const at = (this.#at = up(this.#exports.heap.value, 4096)), h = this.#h;
-    let known = 0;
+    const at = (this.#at = up(this.#exports.heap.value, 4096)), h = this.#h, parts = [];
+    let known = 0, begin = 0, stop = HEADER; // of the part that comes
     this.#reserve(at + HEADER);
     for await (const piece of weights) {
       let from = 0;
       while (from < piece.length) {
-        const end = known < HEADER ? HEADER : known < h.atRaw ? h.atRaw : h.size, take = Math.min(piece.length - from, end - known);
+        const take = Math.min(piece.length - from, stop - known);
         if (take <= 0) throw new Error(`the weights have more than ${h.size} bytes; both files come from one build`);
         new Uint8Array(this.#memory.buffer).set(piece.subarray(from, from + take), this.#place(known));
         from += take;
         known += take;
         if (known === HEADER) this.#readHead(identity);
+        else if (known < stop) continue;
+        else {
+          parts.push(digest(new Uint8Array(this.#memory.buffer, this.#place(begin), stop - begin))); // while more comes
+          await parts.at(-8); // each has a copy
+          begin = stop;
+        }
+        stop = Math.min(begin + PIECE, begin < h.atRaw ? h.atRaw : h.size);
       }
       if (progress) progress(known, h.size ?? known);
     }
     if (known !== h.size) throw new Error(`the weights have ${known} bytes instead of ${h.size ?? "more"}; the file is cut`);
-    const found = [], { buffer } = this.#memory, changed = "the weights are changed; build them again";
-    for (let from = 0, end, part; from < h.size; from = end) {
-      end = Math.min(from + PIECE, from < h.atRaw ? h.atRaw : h.size);
-      if (!(part = await digest(new Uint8Array(buffer, this.#place(from), end - from).slice()))) break;
-      found.push(...part);
-    }
-    if (found.length) {
-      const all = await digest(BigUint64Array.from(found));
+    const found = await Promise.all(parts), { buffer } = this.#memory, changed = "the weights are changed; build them again";
+    if (found[0]) {
+      const all = await digest(BigUint64Array.from(found.flatMap((part) => [...part])));
       if (all[0] !== identity[2] || all[1] !== identity[3]) throw new Error(changed);
       return;
     }
