@@ -1,6 +1,6 @@
 // Threads: `populus build --threads N` appends this to populus.mjs. step_loop.py says how they share a launch.
 
-const MOST_THREADS = +"@THREADS@", STACK = 1 << 20, STATE = 512, TICKET = 32, THREADS = 49; // bytes; words, as in steps.py
+const MOST_THREADS = +"@THREADS@", STACK = 1 << 17, STATE = 512, TICKET = 32, THREADS = 49; // bytes; words, as in steps.py
 
 class Team { // the caller and workers, which sleep until a run has work to share
   #workers = [];

@@ -13,7 +13,7 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime.engine.native.codegen.jit import WASM_CALLS
 from populus.runtime.engine.native.frozen.wasm_object import MAGIC, Fix, Flag, Kind, Object, Part, Section, Symbol, read
 
-STACK = 1 << 20  # bytes
+STACK = 1 << 17  # bytes: the largest frame, of a panel that is packed, has 42 KB
 PAGE = 1 << 16
 WIDE = 5  # bytes of a number that a relocation writes
 NAME = "populus"  # of the last section: the identity of the build, the digest of its weights, and the sum of all bytes before that sum
