@@ -215,6 +215,14 @@ def test_weights_that_loading_transforms_are_shipped_as_the_model_has_them(tmp_p
     assert form.at_raw + form.memory < 1.02 * (sum(c.nbytes for c in native.constants) + native.memory)
 
 
+def test_memory_that_is_filled_with_a_number_ships_the_number():
+    """The steps of an LSTM fill its output first; a page had all zeros of it in its file."""
+    weights = {"w": normal(1, 128, 8), "r": normal(1, 128, 32)}
+    node = helper.make_node("LSTM", ["x", "w", "r"], ["y"], hidden_size=32)
+    form = frozen_program(compiled(model([node], [("x", [256, 1, 8])], [("y", [256, 1, 1, 32])], weights)), "wasm32", {}).form
+    assert sum(c.nbytes for c in form.constants) < 1.2 * sum(w.nbytes for w in weights.values())
+
+
 def test_pools_that_divide_by_nothing_ship_no_divisors():
     """A normalisation over channels sums squares of windows as large as the plane."""
     node = helper.make_node("LRN", ["x"], ["y"], size=5)

@@ -266,7 +266,7 @@ def _constant(library: Library, task: Task, bind: Callable[[Task], Run], uniform
         return []
     bind(Task(task.params, task.box, {"y": Piece(values, piece.access, piece.pads)}))()
     if uniform:
-        values = np.broadcast_to(values.reshape(-1)[:1].reshape(()), values.shape)
+        values = np.broadcast_to(values.reshape(-1)[:1].copy().reshape(()), values.shape)  # a view would keep them all, in a file too
     return copy(library, values, piece.array)
 
 
