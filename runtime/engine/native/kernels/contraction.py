@@ -32,6 +32,7 @@ from populus.runtime.engine.native.kernels.panels import Packed, Panels, Table, 
 PIECE = 32 << 20  # bytes of a constant per packing launch
 STAGE = 32 << 10  # bytes of a panel that blocks read again and again, so that the first cache holds them
 ALONE = 8  # vectors of a panel for one row: a sum is added to every few cycles, so that fewer sums would wait for themselves
+FEW, KEPT = (12, 11, 10), 8 << 20  # the same where nothing is fetched ahead; up to so many bytes, as beyond the caches memory bounds it
 LINE = 64  # bytes of a line of the cache
 GROUP = 32  # blocks whose sums wait in memory while others continue
 
@@ -307,8 +308,12 @@ class Product:
         host = self.library.host
         if self.column_step != self.c.itemsize:
             return host.block
-        few, alone = ((3, 3), 12) if host.few_registers else (host.block, ALONE)
-        return (1, alone) if len(self.rows) == 1 else few
+        if len(self.rows) > 1:
+            return (3, 3) if host.few_registers else host.block
+        if not host.few_registers or len(self.depth) * self.n * self.c.itemsize > KEPT:
+            return 1, ALONE
+        vectors = -(-self.n // lanes_of(host, self.c.dtype))
+        return 1, next((width for width in FEW if vectors % width == 0), FEW[0])
 
     @property
     def panels(self) -> Panels:
