@@ -33,7 +33,7 @@ def import_for_good(name: str) -> None:
     All that is defined then counts as old, which only a full collection looks at, and is not freed when the process ends.
     By itself the collector goes through classes and functions several times while modules define them, and once more afterwards.
     """
-    _at_exit()
+    end_quickly()
     if name in sys.modules:
         return
     from populus.dialects.support.quick_classes import quick_classes
@@ -51,7 +51,8 @@ def count_as_old() -> None:
 
 
 @cache
-def _at_exit() -> None:
+def end_quickly() -> None:
+    """Registers that the objects of this process are set aside when it ends."""
     atexit.register(leave_to_the_system)
 
 

@@ -9,6 +9,7 @@ from inspect import Signature, signature  # which dataclasses have imported
 from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
 
+from populus.dialects.support.garbage import end_quickly, import_for_good
 from populus.program import ready
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def _front(model: Model, **options: Any) -> Program:
 
         found = ready_open.find(place, full, _kept_as)
     if found is not None:
+        end_quickly()
         return cast("Program", found)
     begun = time_ns()
     program = full()
@@ -78,8 +80,6 @@ compile = _Described()
 
 
 def _compiled(model: Model, options: dict[str, Any]) -> Program:
-    from populus.dialects.support.garbage import import_for_good
-
     import_for_good("populus.program.compile")
     from populus.dialects.support.quick_classes import quick_classes
     from populus.program import compile as api

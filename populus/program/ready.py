@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
@@ -28,6 +27,7 @@ from populus.dialects.support.package_hash import FOLDERS
 from populus.runtime.built.code import Flat, processor
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
     from pathlib import Path  # a hit imports neither it nor `tempfile`: with what these import they are a third of its time
 
     from numpy.typing import NDArray
@@ -344,9 +344,16 @@ def _package() -> list[tuple[str, int, int]]:
                 elif entry.name != "__pycache__" and entry.is_dir():
                     folders.append(entry.path)
     for name in ("numpy", "onnx", "xdsl", "llvmlite", "ml_dtypes"):
-        spec = find_spec(name)
+        spec = _spec(name)
         if spec is not None and spec.origin is not None:
             at, above = os.stat(spec.origin), os.path.dirname(os.path.dirname(spec.origin))
             found.append((spec.origin, at.st_size, at.st_mtime_ns))
             found.append((above, 0, os.stat(above).st_mtime_ns))  # the folder of all packages: its time changes when one is installed
     return sorted(found)
+
+
+def _spec(name: str) -> ModuleSpec | None:
+    """Finds a package as `importlib.util` does, which would be one more import."""
+    module = sys.modules.get(name)
+    found = (finder.find_spec(name, None) for finder in sys.meta_path)
+    return next(filter(None, found), None) if module is None else module.__spec__

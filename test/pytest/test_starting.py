@@ -2,6 +2,7 @@
 
 import gc
 import mmap
+import os
 import shutil
 import subprocess
 import sys
@@ -162,6 +163,22 @@ def test_a_process_that_compiled_frees_objects_one_by_one_only_if_the_end_of_one
     words = [sys.executable, "-c", ENDING.format(HELD[held], cycle), tmp_path / "m.onnx"]
     said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert said == ("False\nwritten" if "write" in HELD[held] else "True\n")
+
+
+def test_a_process_that_finds_a_kept_program_frees_no_objects_one_by_one(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(convolution().SerializeToString())
+    code = """
+import atexit, gc, sys
+atexit.register(lambda: print(gc.get_freeze_count() > 0, "xdsl.ir" in sys.modules))
+import numpy, populus
+from populus.program import ready
+ready.SETTLED = 0  # a file that was just written is not kept
+program = populus.compile(sys.argv[1], cache=True)
+program.run({"x": numpy.zeros((1, 8, 12, 12), numpy.float32)})
+"""
+    words, place = [sys.executable, "-c", code, tmp_path / "m.onnx"], os.environ | {"POPULUS_CACHE": str(tmp_path / "cache")}
+    said = [subprocess.run(words, capture_output=True, text=True, check=True, env=place).stdout for _ in range(2)]
+    assert said == ["True True\n", "True False\n"]
 
 
 @pytest.mark.parametrize(
