@@ -10,8 +10,12 @@ poplar.graph @main target <gc200, tiles = 2> {
   %low = poplar.slice %a[0:16] : !poplar.tensor<48xf32> -> !poplar.tensor<16xf32>
   %b = poplar.var "b" on [16] : !poplar.tensor<16xf32>
   %c = poplar.var "c" on [32] : !poplar.tensor<32xf32>
-  // CHECK: poplar.stream_in "a" to %a
   poplar.stream_in "a" to %a : !poplar.tensor<48xf32>
+  poplar.execute "negate" {
+    poplar.family @map {expr = #expr.fn<neg(_1)>} for (i = 48) inout x1 = %a[i] : !poplar.tensor<48xf32>
+  }
+  // CHECK: inout x1 = %a[i]
+  // CHECK-NEXT: }
   // CHECK-NEXT: [[AWAY:%.*]] = poplar.var "a (outside)" outside : !poplar.tensor<48xf32>
   // CHECK-NEXT: poplar.copy %a to [[AWAY]]
   // CHECK: poplar.execute "full"
@@ -53,12 +57,15 @@ poplar.graph @calls target <gc200, tiles = 2> {
     poplar.stream_out %c to "c" : !poplar.tensor<32xf32>
   }
   %a = poplar.var "a" on [32] : !poplar.tensor<32xf32>
-  // CHECK: poplar.stream_in "a" to %a
+  // CHECK: inout x1 = %a[i]
   // CHECK: poplar.copy %a to [[AWAY:%.*]] :
   // CHECK: poplar.call @f
   // CHECK-NEXT: poplar.stream_out [[AWAY]] to "a"
   %b = poplar.var "b" on [1] : !poplar.tensor<1xf32>
   poplar.stream_in "a" to %a : !poplar.tensor<32xf32>
+  poplar.execute "negate" {
+    poplar.family @map {expr = #expr.fn<neg(_1)>} for (i = 32) inout x1 = %a[i] : !poplar.tensor<32xf32>
+  }
   poplar.stream_in "b" to %b : !poplar.tensor<1xf32>
   poplar.call @f(%b) : !poplar.tensor<1xf32>
   poplar.stream_out %a to "a" : !poplar.tensor<32xf32>
@@ -75,6 +82,9 @@ poplar.graph @written target <gc200, tiles = 2> {
   %c = poplar.var "c" on [32] : !poplar.tensor<32xf32>
   // CHECK: poplar.copy %a to [[AWAY:%.*]] :
   poplar.stream_in "a" to %a : !poplar.tensor<32xf32>
+  poplar.execute "negate" {
+    poplar.family @map {expr = #expr.fn<neg(_1)>} for (i = 32) inout x1 = %a[i] : !poplar.tensor<32xf32>
+  }
   poplar.execute "full" {
     poplar.family @fill {value = 1.0 : f32} for (i = 32) out y = %c[i] : !poplar.tensor<32xf32>
   }
@@ -87,4 +97,36 @@ poplar.graph @written target <gc200, tiles = 2> {
   poplar.stream_in "b" to %b : !poplar.tensor<16xf32>
   poplar.copy %b to %low : !poplar.tensor<16xf32>
   poplar.stream_out %a to "a" : !poplar.tensor<32xf32>
+}
+
+// -----
+
+// An input that waits is streamed outside. Of a variable of which one part is read later, that part is stored.
+// CHECK-LABEL: poplar.graph @parts
+poplar.graph @parts target <gc200, tiles = 2> {
+  %a = poplar.var "a" on [16] : !poplar.tensor<16xf32>
+  %b = poplar.var "b" on [32] : !poplar.tensor<32xf32>
+  %low = poplar.slice %b[0:4] : !poplar.tensor<32xf32> -> !poplar.tensor<4xf32>
+  %c = poplar.var "c" on [32] : !poplar.tensor<32xf32>
+  // CHECK: [[A:%.*]] = poplar.var "a (outside)" outside : !poplar.tensor<16xf32>
+  // CHECK-NEXT: poplar.stream_in "a" to [[A]]
+  poplar.stream_in "a" to %a : !poplar.tensor<16xf32>
+  // CHECK: [[B:%.*]] = poplar.var "b (outside)" outside : !poplar.tensor<4xf32>
+  // CHECK-NEXT: [[LOW:%.*]] = poplar.slice %b[0:4]
+  // CHECK-NEXT: poplar.copy [[LOW]] to [[B]]
+  poplar.execute "b" {
+    poplar.family @fill {value = 1.0 : f32} for (i = 32) out y = %b[i] : !poplar.tensor<32xf32>
+  }
+  poplar.execute "full" {
+    poplar.family @fill {value = 1.0 : f32} for (i = 32) out y = %c[i] : !poplar.tensor<32xf32>
+  }
+  poplar.execute "still full" {
+    poplar.family @map {expr = #expr.fn<neg(_1)>} for (i = 32) inout x1 = %c[i] : !poplar.tensor<32xf32>
+  }
+  poplar.stream_out %c to "c" : !poplar.tensor<32xf32>
+  // CHECK: poplar.stream_out %c
+  // CHECK-NEXT: poplar.stream_out [[A]] to "a"
+  // CHECK-NEXT: poplar.stream_out [[B]] to "b"
+  poplar.stream_out %a to "a" : !poplar.tensor<16xf32>
+  poplar.stream_out %low to "b" : !poplar.tensor<4xf32>
 }
