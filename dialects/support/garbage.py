@@ -40,14 +40,9 @@ def import_for_good(name: str) -> None:
 
     with no_garbage_collection(), quick_classes():
         import_module(name)
-        count_as_old()
-
-
-def count_as_old() -> None:
-    """Makes all objects old, which only a full collection looks at."""
-    if not gc.get_freeze_count():  # else somebody has set objects aside, which the next line would bring back
-        gc.freeze()
-        gc.unfreeze()
+        if not gc.get_freeze_count():  # else somebody has set objects aside, which the next line would bring back
+            gc.freeze()
+            gc.unfreeze()
 
 
 @cache

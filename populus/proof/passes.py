@@ -30,7 +30,6 @@ from populus.dialects.poplar.program import CallOp, GraphOp, IfOp, RepeatOp, Str
 from populus.dialects.signature import main_of, output_names, return_of
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_type_of
-from populus.dialects.support.garbage import count_as_old
 from populus.dialects.table import context
 from populus.lowering.driver.pipeline import WATCHING
 from populus.program.source import level_among
@@ -70,7 +69,7 @@ class Prover:
 
     def __init__(self, run: bool = True):
         self.run, self.terms = run, Terms()
-        finalize(self, vars(self.terms).clear)  # terms and their facts hold each other
+        finalize(self, vars(self.terms).clear).atexit = False  # terms and their facts hold each other
         self.rows: list[Row] = []
         self._last: _Stage | None = None
         self._pending: list[str] = []
@@ -90,12 +89,6 @@ class Prover:
 
     def after(self, p: ModulePass, ctx: Context, module: ModuleOp) -> None:
         """Proves a pass. Raises PopulusError that names it, an output, an element and both terms, if it is refuted."""
-        try:
-            self._after(p, ctx, module)
-        finally:
-            count_as_old()  # terms live until the end
-
-    def _after(self, p: ModulePass, ctx: Context, module: ModuleOp) -> None:
         begin = perf_counter()
         self._pending.append(p.name)
         if (stage := self._stage(ctx, module)) is None:
