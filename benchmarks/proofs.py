@@ -4,6 +4,7 @@
     python -m benchmarks.proofs --launches          # with the native engine's launches, which are loaded for it
     python -m benchmarks.proofs --quick             # small ones, half a minute
     python -m benchmarks.proofs --nodes 100         # ONNX's node tests, each of which is compiled to tiles; every 100th
+    python -m benchmarks.proofs --nodes 1 --shard 1/2   # the first half of all of them, for a process of its own
 
 Exit status 1 if a pass is refuted. Needs `islpy`.
 """
@@ -161,11 +162,15 @@ def row(name: str, target: str, limit: int, launches: bool) -> tuple[str, Counte
     return f"| {' | '.join(map(str, cells))} |", found + Counter({REFUTED: int("is refuted" in why and not found[REFUTED])})
 
 
-def nodes(step: int) -> bool:
-    """Proves every `step`th of ONNX's node tests, and prints how many are proved, and the reasons of the others."""
+def nodes(step: int, shard: tuple[int, int]) -> bool:
+    """Proves every `step`th of ONNX's node tests, and prints how many are proved, and the reasons of the others.
+
+    `shard`: (k, n) for the kth of n processes, each of which has every nth of these.
+    """
     from onnx.backend.test.loader import load_model_tests
 
-    verdicts, passes, reasons, cases = Counter[str](), Counter[str](), Counter[str](), load_model_tests(kind="node")[::step]
+    verdicts, passes, reasons = Counter[str](), Counter[str](), Counter[str]()
+    cases = load_model_tests(kind="node")[::step][shard[0] - 1 :: shard[1]]
     for case in cases:
         assert case.data_sets, case.name
         model = case.model if case.model is not None else onnx.load(f"{case.model_dir}/model.onnx")  # pyright: ignore[reportUnknownMemberType]
@@ -193,6 +198,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small models only")
     parser.add_argument("--nodes", type=int, metavar="N", help="every Nth of ONNX's node tests")
+    parser.add_argument("--shard", default="1/1", metavar="K/N", help="the Kth of N parts of the node tests, for N processes")
     parser.add_argument("--models", nargs="+", choices=list(ALL), help="these models")
     parser.add_argument("--targets", nargs="+", choices=list(TARGETS), default=[*TARGETS], help="for these machines")
     parser.add_argument("--launches", action="store_true", help="prove the native engine's launches too")
@@ -200,7 +206,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     warnings.simplefilter("ignore")
     if args.nodes is not None:
-        return 0 if nodes(args.nodes) else 1
+        k, n = map(int, args.shard.split("/"))
+        return 0 if nodes(args.nodes, (k, n)) else 1
     print("| model | target | proved | refuted | not decided | first compile | compile (s) | prove (s) | ratio | not decided, or why not |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     found = Counter[str]()

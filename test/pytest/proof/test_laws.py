@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import f32, i1, i8, i32, i64
 from populus.dialects import expr
 from populus.dialects.poplar.affine import box, identity, read_map, read_set
 from populus.proof.equivalence import Values, compare
+from populus.proof.multiples import rows_of
 from populus.proof.report import PROVED, REFUTED, UNDECIDED
 from populus.proof.terms import Terms
 from populus.proof.trees import Leaf, Piece
@@ -183,6 +184,22 @@ def test_a_small_scale_beside_a_large_one_is_compared_by_its_own_size():
     for scales, verdict in ((right, PROVED), (wrong, REFUTED)):
         scaled = t.elementwise(_1 * _2, box((5,)), [plain, stored(t, scales)], True)
         assert compare(t, {"y": (scaled, (5,))}, {"y": (other, (5,))}).verdict == verdict
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_row_of_a_sum_that_is_cut_is_no_part_of_it(parts):
+    """Of partial sums an element of the weights tells the part too, by which nothing is scaled."""
+    t, w = Terms(), weights(6, 5)
+    size = 6 // parts
+    at = f"0 <= p < {parts} and 0 <= j < 5 and {size} p <= i < {size} p + {size}"
+    points = read_map(f"{{ [p, j] -> [p, i, j] : {at} }}")
+    to_x, to_w = (read_map(f"{{ [p, i, j] -> {image} : {at} }}") for image in ("[i]", "[i, j]"))
+    x = t.input("x", (6,), True)
+    plain, other = (t.product(box((parts, 5)), points, x, stored(t, v), to_x, to_w) for v in (w, w * SCALES))
+    rows = rows_of(t, t.nodes[plain[0].tree.node])
+    assert rows is not None and rows.count == 5
+    by = t.seen(stored(t, SCALES), read_map(f"{{ [p, j] -> [j] : 0 <= p < {parts} and 0 <= j < 5 }}"))
+    assert t.agree(t.elementwise(_1 * _2, box((parts, 5)), [plain, by], True), other)
 
 
 def test_scales_of_rows_that_are_summed_over_are_no_factor():
