@@ -1,7 +1,8 @@
 """Published totals of whole networks on meshes, predicted as sums of their ops: ResNet-50, BERT and Llama-like decoders.
 
 Ops and their sizes follow from each network's configuration. A product takes our own plan of it in space and time; other ops have the
-formulas of `mesh_ops`. Times of kernels have no launch in them. A decoder's token has one for each op, and nothing of the host.
+formulas of `mesh_ops`. Times of kernels have no launch in them. A decoder's token has one for each op, the choice of the next token, and
+nothing of the host.
 
 | what | as published networks have it |
 |---|---|
@@ -29,6 +30,9 @@ from populus.runtime.cycles.mesh.vector import passes
 
 APPROXIMATE = 8.0  # instructions of exp or gelu by a table of straight lines
 READERS = 12
+# Cycles of a Wormhole to pick the likeliest tokens of 32 sequences, for each token of the vocabulary, and to draw from them with the gap
+# before. TT qwen_decoder_perf_targets_6u.json TopK_0 with 151,936 / 8 tokens, Sampling_0
+TOP_K, SAMPLING = 198_184 / (151_936 / 8), 67_651 + 54_836
 PLACED = {"n150": 267.0, "p150": 371.0}  # bytes of DRAM a cycle, each bank read by the cores next to it. TT Saturating_DRAM_bandwidth
 BFP8, BFP4, BF16 = BLOCK["BFLOAT8_B"], BLOCK["BFLOAT4_B"], BLOCK["BFLOAT16"]
 
@@ -177,6 +181,7 @@ def decoder(on: Machine, net: Decoder, batch: int, inner: float, attention: floa
         yield on.weights(net.inner, net.hidden, inner) + launch
         yield few + launch
     yield few + on.weights(net.hidden, net.vocabulary, BFP8) + launch * 2
+    yield net.vocabulary * TOP_K + SAMPLING + launch * 2
 
 
 def predicted(row: Mapping[str, str], target: Target) -> float | None:
@@ -189,7 +194,8 @@ def predicted(row: Mapping[str, str], target: Target) -> float | None:
         name = row["op"].replace("-", " ")
         if (net := next((net for of, net in DECODERS.items() if name.startswith(of)), None)) is None:
             return None
-        inner, attention = (BFP8, BF16) if "accuracy" in row["op"] + row["shape"] else (BFP4, BFP8)
+        exact = "accuracy" in row["op"] + row["shape"]  # Llama's attention is bfp8 there too. TT models/tt_transformers/PERF.md
+        inner, attention = (BFP8, BFP8 if name.startswith("Llama") else BF16) if exact else (BFP4, BFP8)
         return target.clock_hz / sum(decoder(on, net, batch, inner, attention))
     return None
 
