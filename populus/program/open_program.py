@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -18,6 +16,7 @@ from populus.dialects.onnx.types import as_tensor, dimension_name, from_proto, i
 from populus.dialects.signature.map_inputs import as_rows
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, option
 from populus.dialects.support.element_types import tensor
+from populus.dialects.support.garbage import give_back_memory
 from populus.dialects.support.guard import Guard
 from populus.lowering.poplar.allocate import TooLargeError
 from populus.program.buckets import bucket
@@ -53,10 +52,9 @@ class _Place:
 
 
 def _give_back_memory() -> None:
-    """Collects the cycles of discarded IR, which compiling leaves, and gives freed memory to the system if the C library can."""
+    """Collects the cycles of discarded IR, which compiling leaves, and gives freed memory to the system."""
     gc.collect(0)  # none was collected while compiling, so all are young
-    with suppress(OSError, AttributeError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)
+    give_back_memory()
 
 
 class OpenProgram(Program):

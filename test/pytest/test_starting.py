@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from contextlib import suppress
 
 import numpy as np
@@ -17,6 +18,7 @@ from populus.dialects.onnx import protos
 from populus.dialects.support.garbage import import_for_good
 from populus.lowering.poplar.plan import contraction
 from populus.lowering.poplar.plan.kept import KeptPlans
+from populus.runtime.engine.native.frozen.layout import Layout
 
 FIRST = """
 import gc, sys
@@ -190,3 +192,15 @@ def test_a_command_frees_no_objects_one_by_one(words, tmp_path):
     run = [sys.executable, "-c", f"{begin}populus_tiles.{command}()", *words.split()[1:]]
     said = subprocess.run(run, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
     assert said.splitlines()[-1] == "True"
+
+
+def test_constants_of_a_kept_program_are_compared_without_copies():
+    layout = object.__new__(Layout)
+    layout.programs, layout.constants, layout._known = [None], [], {}
+    arrays = [np.arange(1 << 17, dtype=np.float32) for _ in range(8)]  # of half a MiB
+    arrays[5][70_001] = -1.0  # an element that no sample has
+    arrays.append(np.zeros(0, np.int64))
+    tracemalloc.start()
+    assert [layout._constant(array) for array in (*arrays, arrays[5].copy())] == [0, 0, 0, 0, 0, 1, 0, 0, 2, 1]
+    assert tracemalloc.get_traced_memory()[1] < 2.5 * arrays[0].nbytes  # the copy above, and a comparison
+    tracemalloc.stop()

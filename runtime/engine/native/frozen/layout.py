@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
@@ -19,7 +18,8 @@ from populus.runtime.engine.native.run.image import Block, Image, Region
 Array = NDArray[Any]
 Begin: TypeAlias = tuple[int, int, int, int]  # numbers of a step, an input, an output and a state
 
-SMALL = 1 << 20  # bytes of constants that are compared whole
+SMALL = 1 << 20  # bytes of constants of one program that are compared
+SAMPLES = 61  # bytes of a constant that are compared first
 
 
 def _aligned(bytes: int) -> int:
@@ -44,7 +44,7 @@ class Layout:
         if len(programs) > 1:
             self.image = Image.joined([p.table.image for p in programs], [(begin[1], begin[2]) for begin in self.begins])
         self.constants: list[Array] = []
-        self._known: dict[bytes, int] = {}
+        self._known: dict[tuple[int, bytes], list[int]] = {}  # numbers by length and sample
         self._at: dict[int, int] = {}  # offset of a block in the memory, by its address
         self._filling = [filling for p in programs for filling in p.filling()]
         self._raw: dict[int, Array] = {}  # constants that are packed, which come after all others, by address
@@ -83,11 +83,13 @@ class Layout:
 
     def _constant(self, array: Array) -> int:
         """Numbers a constant. Small ones of equal content are one; of several programs also large ones."""
-        key = array.tobytes() if array.nbytes <= SMALL else blake2b(array.view(np.uint8).data).digest() if len(self.programs) > 1 else None
-        if key is not None:
-            number = self._known.setdefault(key, len(self.constants))
-            if number < len(self.constants):
-                return number
+        if array.nbytes <= SMALL or len(self.programs) > 1:
+            content = array.reshape(-1).view(np.uint8)
+            alike = self._known.setdefault((array.nbytes, content[:: array.nbytes // SAMPLES + 1].tobytes()), [])
+            for number in alike:
+                if np.array_equal(content, self.constants[number].reshape(-1).view(np.uint8)):
+                    return number
+            alike.append(len(self.constants))
         self.constants.append(array)
         return len(self.constants) - 1
 

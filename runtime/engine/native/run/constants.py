@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from populus.dialects.data import TABLE, StoredAttr
 from populus.dialects.poplar.memory import ConstOp, StorageOp
 from populus.dialects.support.element_types import dtype_of
+from populus.dialects.support.garbage import give_back_memory
 from populus.dialects.support.mmap_file import mapped
 from populus.runtime.codelets.task import Filling
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.kernels.panels import Packed
 
 Array = NDArray[Any]
+MUCH = 4 << 20  # bytes that are released before the C library is asked for them
 
 
 class Constants:
@@ -33,6 +35,7 @@ class Constants:
         self._arrays: dict[ConstOp, Array] = {}
         self._hollow: set[ConstOp] = set()  # whose arrays have addresses, and no content yet
         self._packed: dict[ConstOp, list[Packed]] = {}
+        self._released = 0
 
     def array(self, storage: ConstOp, hollow: bool = False) -> Array:
         """Returns a constant's elements: [elements].
@@ -109,6 +112,11 @@ class Constants:
         TABLE.release(value.data, partial(_unpacked, packed, array.ctypes.data, array.size, array.dtype))
         if TABLE.is_mapped(value.data) and (file := mapped(array)) is not None:
             file.release_part(array.ctypes.data, array.nbytes)
+        self._released += array.nbytes
+        del array
+        if self._released >= MUCH:  # panels of others are not made where it lay, as they are whole pages
+            self._released = 0
+            give_back_memory()
 
     def release_all(self, in_use: set[StorageOp]) -> None:
         """Releases all constants except those `in_use`, whose arrays stay with their readers."""
@@ -118,6 +126,7 @@ class Constants:
                 self._hollow.discard(storage)
             else:
                 self.release(storage)
+        give_back_memory()
 
 
 def _covers(packed: Sequence[Packed], array: Array) -> bool:
