@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -274,7 +275,8 @@ class Laws:
             return None
         of = tuple(a.node if isinstance(a, Leaf) else a for a in args)
         maps = tuple(a.at for a in args if isinstance(a, Leaf))
-        bounds = self._shared(bounds, [a for a in args if isinstance(a, Leaf)])
+        key, own = ("shared", bounds, of), [a for a in args if isinstance(a, Leaf)]
+        bounds = self.terms.once.of(key, maps, partial(self._shared, bounds, own))
         return self._computed.of((function, of, bounds), maps, lambda: self._table(function, args, bounds))
 
     def _shared(self, bounds: tuple[range, ...], of: list[Leaf]) -> tuple[range, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from populus.dialects.poplar.affine import Map, Set, coordinates, shape_of_box
 from populus.dialects.poplar.arrays import ends
@@ -12,6 +12,8 @@ from populus.proof.constants import Size, floating
 if TYPE_CHECKING:
     from populus.proof.nodes import Node, Nodes
 
+Corners: TypeAlias = "tuple[int, list[tuple[float, float, float]]] | None"
+
 
 class Likeness:
     """Looks at the nodes of a proof. Each fact is found once."""
@@ -19,6 +21,7 @@ class Likeness:
     def __init__(self, terms: Nodes) -> None:
         self.terms = terms
         self._sizes: dict[int, Size] = {}
+        self._ends: dict[int, tuple[Set, Node, Corners]] = {}  # by the node's id
 
     def of(self, old: Node, new: Node, multiple: bool) -> bool:
         """Tells whether the constants of two nodes may be equal; with `multiple`, to a factor that is one number."""
@@ -32,11 +35,15 @@ class Likeness:
                 return False
         return True
 
-    def _corners(self, node: Node) -> tuple[int, list[tuple[float, float, float]]] | None:
+    def _corners(self, node: Node) -> Corners:
         """Gives the size of a formula, and of each constant the first and the last element, which all orders keep, and their rounding."""
-        return self.terms.once.of("corners", (node,), lambda: self._cornered(node)) if node.kind == "tree" else None
+        if node.kind != "tree":
+            return None
+        if (found := self._ends.get(id(node))) is None or found[0] is not node.elements:  # a node may become known at more elements
+            found = self._ends[id(node)] = (node.elements, node, self._cornered(node))
+        return found[2]
 
-    def _cornered(self, node: Node) -> tuple[int, list[tuple[float, float, float]]] | None:
+    def _cornered(self, node: Node) -> Corners:
         if (shape := self.terms.do(shape_of_box, node.elements)) is None:
             return None
         found: list[tuple[float, float, float]] = []
