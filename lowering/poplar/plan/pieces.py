@@ -98,7 +98,10 @@ def in_pieces(all_weights: Sequence[Weights], most: int, target: Target, traffic
     limit = 2.0 ** math.floor(math.log2(target.room / 2))
     while all_weights and limit >= LEAST and (exposed := _exposed(all_weights, best, target)) > 0:
         ways = [w.within(limit, most, target, traffic) for w in all_weights]
-        if _computing(ways) + _exposed(all_weights, ways, target) < WORTH * (_computing(best) + exposed):
+        computing, least = _computing(ways), WORTH * (_computing(best) + exposed)
+        if computing >= least:
+            break  # smaller pieces take longer still
+        if computing + _exposed(all_weights, ways, target) < least:
             best = ways
         limit /= 2
     return [1 if way is before else way.steps for way, before in zip(best, own)]
