@@ -41,7 +41,7 @@ class Forms(Conditions):
     def applied(self, function: str, args: Sequence[int]) -> int:
         """Applies a function."""
         values = [self.value(x) for x in args]
-        if None not in values and function not in ("add", "sub", "mul", "and", "or", "select"):
+        if all(map(_has_array_form, values)) and function not in ("add", "sub", "mul", "and", "or", "select"):
             return self._computed(function, cast("list[Value]", values))
         if len(args) == 1 and self.keys[args[0]][:2] == ("call", "select") and function not in ("neg", "square"):
             x, y, c = cast("tuple[int, int, int]", self.keys[args[0]][2])
@@ -228,6 +228,11 @@ class Forms(Conditions):
                 if self.value(a) is not None or self.value(b) is not None:
                     return self.select(self.converted(to, bits, a), self.converted(to, bits, b), c)
         return self.key("as", str(to), bits, x, type=kind)
+
+
+def _has_array_form(value: Value | None) -> bool:
+    """Tells whether a literal is a number that an array of 64 bits holds: sums of integers may be larger here."""
+    return value is not None and (not isinstance(value, int) or -(1 << 63) <= value < 1 << 63)
 
 
 def _of_number(x: float) -> float:

@@ -176,6 +176,14 @@ def test_an_element_that_an_index_names_is_one_for_every_way_to_compute_the_inde
     assert forms.named(row, forms.number(2)) == row[2]
 
 
+def test_a_function_of_an_integer_beyond_64_bits_is_not_computed():
+    forms = Forms()
+    [x] = inputs(forms, 1, "i")
+    large = forms.applied("mul", [forms.number(2**40), forms.number(2**40)])
+    assert forms.value(forms.applied("abs", [large])) is None
+    assert forms.applied("max", [large, x]) != forms.applied("max", [forms.number(2**62), x])
+
+
 def test_softmax_is_the_same_whatever_is_subtracted_first():
     forms = Forms()
     x, y, m = inputs(forms, 3, "f")
