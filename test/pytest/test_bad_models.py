@@ -15,7 +15,8 @@ V = helper.make_tensor_value_info
 
 
 def model(nodes, inputs, outputs):
-    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 21)])
+    constants = [helper.make_tensor("none", T.INT64, [0], [])]
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, constants), opset_imports=[helper.make_opsetid("", 21)])
 
 
 def floats(name, *shape):
@@ -49,6 +50,11 @@ NODES = {
         helper.make_node("GroupNormalization", ["x", "s", "s"], ["y"], "bad", num_groups=1),
         [floats("x", 4), floats("s", 4)],
         "'bad': GroupNormalization-21: x is of shape .4.; a batch and channels are expected first",
+    ),
+    "no number where one is expected": (
+        helper.make_node("CumSum", ["x", "none"], ["y"], "bad"),
+        [floats("x", 2)],
+        "'bad': CumSum-14: its input 'axis' has 0 elements; one number is expected",
     ),
     "an attribute that is missing": (
         helper.make_node("Concat", ["x"], ["y"], "bad"),

@@ -229,7 +229,7 @@ def non_max_suppression(c: Conversion) -> Output:
 
     boxes, scores = c.input(0), c.input(1)
     batch, classes, n = shape(scores)
-    most = min(int(c.known(2).reshape(-1)[0]) if c.has(2) else 0, n)
+    most = min(int(c.number(2)) if c.has(2) else 0, n)
     if n > MOST_BOXES:
         raise PopulusError(f"{n} boxes are gone through one after the other; at most {MOST_BOXES} are")
     order = c.insert(popart.TopKOp(scores, k=n, largest=True))

@@ -64,9 +64,18 @@ class Conversion(Place):
         """Gives the array of input `i`. Raises PopulusError if it is not a constant."""
         array = constant_value(self.input(i))
         if array is None:
-            parameter = self.op.INPUTS[min(i, len(self.op.INPUTS) - 1)].name
-            raise PopulusError(f"its input '{parameter}' is computed when the model runs; it has to be a constant here")
+            raise PopulusError(f"its input '{self._parameter(i)}' is computed when the model runs; it has to be a constant here")
         return array
+
+    def number(self, i: int) -> Any:
+        """Gives the one number of input `i`. Raises PopulusError if it is not a constant, or has another number of elements."""
+        array = self.known(i)
+        if array.size != 1:
+            raise PopulusError(f"its input '{self._parameter(i)}' has {array.size} elements; one number is expected")
+        return array.reshape(-1)[0]
+
+    def _parameter(self, i: int) -> str:
+        return self.op.INPUTS[min(i, len(self.op.INPUTS) - 1)].name
 
     def ints(self, i: int, attribute: str) -> list[int] | None:
         """Gives integers that are an attribute in some versions of the op and input `i` in others.

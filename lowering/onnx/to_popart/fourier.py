@@ -74,12 +74,12 @@ def dft(c: Conversion) -> Output:
     if c.version < 20:
         axis = c.axis(rank, 1)
     else:
-        axis = shapes.axis(int(c.known(2).reshape(-1)[0]) if c.has(2) else -2, rank)
+        axis = shapes.axis(int(c.number(2)) if c.has(2) else -2, rank)
     if axis == rank - 1:
         raise PopulusError("axis is the last dimension, which has the real and the imaginary part")
     inverse, onesided = bool(c.get("inverse")), bool(c.get("onesided"))
     size = shape(x)[axis]
-    n = int(c.known(1).reshape(-1)[0]) if c.has(1) else 2 * (size - 1) if inverse and onesided else size
+    n = int(c.number(1)) if c.has(1) else 2 * (size - 1) if inverse and onesided else size
     if inverse and onesided:
         # The other half is the reversed conjugate of this one.
         parts = halves(c, x)
@@ -125,8 +125,8 @@ def stft(c: Conversion) -> Output:
     x, window = c.input(0), c.optional(2)
     if len(shape(x)) == 2:  # PyTorch's exporter omits the last dimension of a real signal
         x = c.reshape(x, (*shape(x), 1))
-    step = int(c.known(1).reshape(-1)[0])
-    length = int(c.known(3).reshape(-1)[0]) if c.has(3) else shape(window)[0] if window is not None else shape(x)[1]
+    step = int(c.number(1))
+    length = int(c.number(3)) if c.has(3) else shape(window)[0] if window is not None else shape(x)[1]
     if step < 1:
         raise PopulusError(f"frame_step is {step}; at least 1 is expected")
     if not 1 <= length <= shape(x)[1]:

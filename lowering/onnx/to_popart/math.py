@@ -204,7 +204,7 @@ def cumulative(kind: type[TensorOp], neutral: int) -> Rule:
         own = element(c.input(0))
         x = c.wide(c.input(0))
         rank = len(shape(x))
-        axis = shapes.axis(int(c.known(1).reshape(-1)[0]), rank)
+        axis = shapes.axis(int(c.number(1)), rank)
         n, reverse = shape(x)[axis], bool(c.get("reverse"))
         outside = c.scalar(neutral, x)
 

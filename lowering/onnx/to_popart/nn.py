@@ -332,8 +332,8 @@ def dropout(c: Conversion) -> Output | list[Output]:
     import numpy as np
 
     x, mask = c.input(0), c.op.output(1)
-    ratio = float(c.known(1).reshape(-1)[0]) if c.has(1) else 0.5
-    if not (c.has(2) and bool(c.known(2).reshape(-1)[0])) or ratio == 0:
+    ratio = float(c.number(1)) if c.has(1) else 0.5
+    if not (c.has(2) and bool(c.number(2))) or ratio == 0:
         if mask is None or not mask.uses:
             return [x, None]
         dtype = dtype_of(element(x) if c.version < 10 else i1)

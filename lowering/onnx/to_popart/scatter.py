@@ -94,7 +94,7 @@ def top_k(c: Conversion) -> list[Output]:
     x = c.input(0)
     rank = len(shape(x))
     axis = c.axis(rank, -1)
-    k = int(c.get("k") if c.version < 10 else c.known(1).reshape(-1)[0])
+    k = int(c.get("k") if c.version < 10 else c.number(1))
     order = [*(d for d in range(rank) if d != axis), axis]
     back = [order.index(d) for d in range(rank)]
     if k > shape(x)[axis]:

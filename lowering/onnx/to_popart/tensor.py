@@ -192,7 +192,7 @@ def tile(c: Conversion) -> Output:
     if c.version >= 6:
         return c.insert(popart.TileOp(x, repeats=[int(v) for v in c.known(1)]))
     repeats = [1] * len(shape(x))
-    repeats[int(c.known(2).reshape(-1)[0])] = int(c.known(1).reshape(-1)[0])
+    repeats[int(c.number(2))] = int(c.number(1))
     return c.insert(popart.TileOp(x, repeats=repeats))
 
 
@@ -300,7 +300,7 @@ def one_hot(c: Conversion) -> Output:
     import numpy as np
 
     indices, values = c.input(0), c.input(2)
-    depth = int(c.known(1).reshape(-1)[0])
+    depth = int(c.number(1))
     rank = len(shape(indices)) + 1
     check_constant(depth, "its new dimension")
     axis = c.axis(rank, -1)
@@ -316,7 +316,7 @@ def trilu(c: Conversion) -> Output:
     import numpy as np
 
     x = c.input(0)
-    k = int(c.known(1).reshape(-1)[0]) if c.has(1) else 0
+    k = int(c.number(1)) if c.has(1) else 0
     check_constant(math.prod(shape(x)[-2:]), "its mask")
     ones = np.ones(shape(x)[-2:], np.bool_)
     k = max(-len(ones) - 1, min(k, ones.shape[1] + 1))  # farther diagonals are outside too
