@@ -1,4 +1,4 @@
-# quick: before a commit: ruff of the files that changed, lit, and tests for 220 seconds of CPU: those that have not run here yet,
+# quick: before a commit: ruff of the files that changed, lit, and tests for 165 seconds of CPU: those that have not run here yet,
 #   then the shortest (each run notes what its tests took).
 # demo: a digit that a net recognises, by the package alone in .venv.  test: everything CI checks.  lint, lit, pytest, portability: parts of it.
 # pytest: in an order drawn anew each time, by a seed that is printed; SEED=N repeats one.
@@ -62,7 +62,7 @@ quick: $(READY)
 	@echo "== ruff of what changed, lit, quick tests"
 	@git diff --name-only --diff-filter=d -z HEAD -- '*.py' | xargs -0 -r $(BIN)/ruff check --quiet
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/lit --quiet -j2 test/filecheck
-	@$(ALONE) $(BIN)/pytest -q -n 2 --dist worksteal --within 220
+	@$(ALONE) $(BIN)/pytest -q -n 2 --dist worksteal --within 165
 
 portability: $(READY)
 	@echo "== portability"
