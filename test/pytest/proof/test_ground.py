@@ -110,17 +110,21 @@ def test_conditions_of_integers_have_one_form_where_they_hold_for_the_same_numbe
         assert holds == others, (str(e), text)
 
 
+def over_integers(e: expr.Expr, reach: int) -> np.ndarray:
+    """The values of a formula of one integer, at those from -reach to reach."""
+    numbers = np.arange(-reach, reach + 1)
+    return np.broadcast_to(evaluate(e, [numbers, numbers]), numbers.shape)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_conditions_of_one_integer_are_one_exactly_where_they_agree(seed):
     rng, forms = random.Random(seed), Forms()
     args, found = inputs(forms, 1, "i") * 2, dict[tuple, set]()
-    numbers = np.arange(-200, 201)
     for _ in range(60):
         e = condition(rng, 2)
         if not expr.args_of(e):
             continue
-        holds = np.broadcast_to(evaluate(e, [numbers, numbers]), numbers.shape)
-        found.setdefault(tuple(holds.tolist()), set()).add(form(forms, e, args))
+        found.setdefault(tuple(over_integers(e, 200).tolist()), set()).add(form(forms, e, args))
     assert all(len(own) == 1 for own in found.values())
     assert len(set.union(*found.values())) == len(found)
 
@@ -149,12 +153,11 @@ def test_an_index_that_is_in_range_for_more_is_the_one_that_a_program_has():
 def test_an_element_that_two_indices_name_alike_is_one_for_all_integers(seed):
     rng, forms = random.Random(seed), Forms()
     args, row, found = inputs(forms, 1, "i") * 2, [forms.key("element", k) for k in range(4)], dict[int, tuple[str, list]]()
-    numbers = np.arange(-300, 301)
     for _ in range(60):
         e = integers(rng, 2)
         if not expr.args_of(e):
             continue
-        at = np.broadcast_to(evaluate(e, [numbers, numbers]), numbers.shape)
+        at = over_integers(e, 300)
         named = np.where((at >= 0) & (at < 4), at, -1).tolist()
         try:
             text, others = found.setdefault(forms.named(row, form(forms, e, args)), (str(e), named))

@@ -57,7 +57,7 @@ def _blocks(name: str, machine: Machine) -> str:
     k, n, tall, high, blocks, wide, broad, lane_bytes, lanes, row_step, column_step, step = (f.arg(9 + i) for i in range(12))
     table = Stages(f, 21)
     words = f.at("%args", FIRST_WORD, "i64")
-    each = max(machine.block[0] * machine.block[1], 12) * machine.vector_bytes
+    each = max(machine.block[0] * machine.block[1], *FEW) * machine.vector_bytes
     buffer = f.let(f"alloca [{GROUP * each} x i8], align 64")
     vectors_of_n = f.let(f"sdiv i64 {f.sub(f.add(n, lanes), 1)}, {lanes}")
     size = f.mul(f.mul(vectors_of_n, lane_bytes), k)
