@@ -16,6 +16,7 @@ from populus.dialects.poplar import (
     ConstOp,
     CopyOp,
     ExecuteOp,
+    FamilyOp,
     FuncOp,
     GraphOp,
     GridAttr,
@@ -27,7 +28,8 @@ from populus.dialects.poplar import (
     VarOp,
     ViewOp,
 )
-from populus.dialects.poplar.memory import storage_of
+from populus.dialects.poplar.memory import storage_of, view_of
+from populus.dialects.poplar.overlap import covered
 from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.poplar.allocate import highest, without_copies
 from populus.lowering.poplar.keep_loaded import Load, keep_loaded
@@ -165,17 +167,23 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation], loads: list[Load]) ->
     direct = len(before) == 1 and isinstance(given, StreamInOp)
     part = seen[0] if needed is None and len(seen) == 1 and not direct else storage.result
     assert isinstance(part.type, TensorType), part
+    parts = [part] if needed is None or direct else _written([inside for at, inside in placed if at <= before[-1]], storage, block)
     away = VarOp(f"{storage.label.data} (outside)", part.type)
-    store = given if direct else CopyOp(part, away.result)
+    store: Operation = given  # the last one
     away.outside = UnitAttr()
     away.location = storage.location
     if direct:  # the host's data goes there at once
         Rewriter.insert_op(away, InsertPoint.before(store))
         _instead([store], storage, away.result, away)
     else:
-        store.location = storage.location
-        Rewriter.insert_op([away, store], InsertPoint.after(ops[before[-1]]))
-        _instead([store], storage, storage.result, away)
+        Rewriter.insert_op(away, InsertPoint.after(ops[before[-1]]))
+        own = _Same(storage, storage.result, away)
+        sources = [own.of(v) for v in parts]
+        there = _Same(storage, away.result, own.last)
+        copies = [CopyOp(v, there.of(old) if part is storage.result else away.result) for v, old in zip(sources, parts)]
+        for store in copies:
+            store.location = storage.location
+        Rewriter.insert_op(copies, InsertPoint.after(there.last))
     if part is storage.result:
         _instead(read, storage, away.result, store)
     else:  # all that is read is stored, and no more
@@ -183,8 +191,27 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation], loads: list[Load]) ->
             op.operands = [away.result if v is part else v for v in op.operands]
     if needed is not None:
         assert storage.grid is not None, storage
-        _load(away, storage.grid, ops[needed], [op for at, op in later if at >= needed], storage)
+        _load(away, storage.grid, ops[needed], [op for at, op in later if at >= needed], storage, parts)
     return True
+
+
+def _written(steps: Sequence[Operation], storage: StorageOp, block: Block) -> list[SSAValue]:
+    """Lists views of a variable that steps have written: the variable itself if they have all of it, or are inside of other steps."""
+    found: dict[SSAValue, None] = {}
+    for op in steps:
+        match op:
+            case FamilyOp():
+                values = [v for f, v in op.connections() if f.kind != "in"]
+            case CopyOp() | StreamInOp():
+                values = [op.dst]
+            case CallOp():
+                values = [v for parameter, v in op.bindings() if parameter.written]
+            case _:
+                values = []
+        found.update((v, None) for v in values if storage_of(v) is storage)
+    whole = view_of(storage.result)
+    seen = all(isinstance(v.owner, Operation) and v.owner.parent is block for v in found)
+    return list(found) if found and seen and not covered(whole, map(view_of, found)) else [storage.result]
 
 
 def _is_load(op: Operation) -> bool:
@@ -202,40 +229,57 @@ def _reads(op: Operation, storage: StorageOp) -> bool:
 
 
 def _load(
-    source: StorageOp, grid: GridAttr, step: Operation, users: list[Operation], storage: StorageOp | None = None
+    source: StorageOp,
+    grid: GridAttr,
+    step: Operation,
+    users: list[Operation],
+    storage: StorageOp | None = None,
+    parts: Sequence[SSAValue] = (),
 ) -> tuple[CopyOp, VarOp]:
-    """Copies outside memory to a variable before a step; `users` then use this instead of `storage` or the source."""
+    """Copies outside memory to a variable before a step; `users` then use this instead of `storage` or the source.
+
+    `parts`: views of `storage` that show what there is to load, by default all.
+    """
+    old = storage or source
     var = VarOp(source.label.data.removesuffix(" (outside)") + " (loaded)", source.type, grid.data)
-    copy = CopyOp(source.result, var.result)
-    for op in (var, copy):
-        op.location = source.location
-    Rewriter.insert_op([var, copy], InsertPoint.before(step))
-    _instead(users, storage or source, var.result, copy)
-    return copy, var
+    var.location = source.location
+    Rewriter.insert_op(var, InsertPoint.before(step))
+    away, here = _Same(old, source.result, var), _Same(old, var.result, var)
+    copies = [CopyOp(away.of(v), here.of(v)) for v in parts or [old.result]]
+    for copy in copies:
+        copy.location = source.location
+    Rewriter.insert_op(copies, InsertPoint.before(step))
+    _instead(users, old, var.result, copies[-1])
+    return copies[0], var
+
+
+class _Same:
+    """Views of another variable that show what the views of one do, inserted after an op."""
+
+    def __init__(self, storage: StorageOp, new: SSAValue, after: Operation):
+        self.made: dict[SSAValue, SSAValue] = {storage.result: new}
+        self.last = after
+
+    def of(self, value: SSAValue) -> SSAValue:
+        """Returns the same view of the other variable."""
+        if value not in self.made:
+            view = value.owner
+            assert isinstance(view, ViewOp), view
+            inner = self.of(view.x)
+            same = view.clone()
+            same.operands = [inner, *list(same.operands)[1:]]
+            Rewriter.insert_op(same, InsertPoint.after(self.last))
+            self.made[value], self.last = same.y, same
+        return self.made[value]
 
 
 def _instead(users: Sequence[Operation], storage: StorageOp, new: SSAValue, after: Operation) -> None:
     """Redirects uses of a variable's views to the same views of another, inserted after an op."""
-    made: dict[SSAValue, SSAValue] = {storage.result: new}
-    last = after
-
-    def seen(value: SSAValue) -> SSAValue:
-        """Returns the same view of the other variable."""
-        nonlocal last
-        if value not in made:
-            view = value.owner
-            assert isinstance(view, ViewOp), view
-            inner = seen(view.x)
-            same = view.clone()
-            same.operands = [inner, *list(same.operands)[1:]]
-            Rewriter.insert_op(same, InsertPoint.after(last))
-            made[value], last = same.y, same
-        return made[value]
-
+    same = _Same(storage, new, after)
     for user in users:
         for i, operand in enumerate(user.operands):
             if isinstance(operand.type, TensorType) and storage_of(operand) is storage:
-                user.operands[i] = seen(operand)
+                user.operands[i] = same.of(operand)
 
 
 def _users(value: SSAValue) -> list[tuple[Operation, Operation]]:

@@ -148,6 +148,30 @@ def test_a_contraction_that_is_too_much_at_once_runs_in_steps(kind):
         populus.compile(wide(kind), target="gc200, tile_bytes=28672", tiles=4, pipeline=pipeline)
 
 
+@pytest.mark.parametrize("engine", ["native", "strict"])
+def test_what_waits_before_it_is_whole_is_stored_as_far_as_it_is_written(engine):
+    """A product in steps over columns, between which its result waits outside."""
+    rng = np.random.default_rng(41)
+    w = rng.standard_normal((352, 96)).astype("f4")
+    nodes = [
+        helper.make_node("Concat", ["a", "b"], ["ab"], axis=1),
+        helper.make_node("Tanh", ["ab"], ["t"]),
+        helper.make_node("Concat", ["t", "b", "b"], ["x"], axis=1),
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Relu", ["p"], ["r"]),
+        helper.make_node("Concat", ["r", "b"], ["y"], axis=1),
+    ]
+    a, b, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [16, size]) for n, size in (("a", 64), ("b", 96), ("y", 192)))
+    graph = helper.make_graph(nodes, "g", [a, b], [y], [numpy_helper.from_array(w, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    given = {"a": rng.standard_normal((16, 64)).astype("f4"), "b": rng.standard_normal((16, 96)).astype("f4")}
+    program = populus.compile(model, target="gc200, tile_bytes=21504", tiles=4, engine=engine, cache=False)
+    assert '"p (outside)"' in str(program.module("poplar"))
+    x = np.concatenate([np.tanh(np.concatenate([given["a"], given["b"]], 1)), given["b"], given["b"]], 1)
+    expected = np.concatenate([np.maximum(x @ w, 0), given["b"]], 1)
+    np.testing.assert_allclose(program.run(given)["y"], expected, rtol=1e-4, atol=1e-4)
+
+
 def test_fast_plans_of_a_model_that_nearly_fills_the_tiles_load_nothing_from_outside():
     """Transformed weights and resident copies once took the room of others, which were then loaded in each run."""
     program = populus.compile(randomised(LIGHT / "light_vgg19.onnx"), target="bow", optimise="cycles")
