@@ -167,7 +167,8 @@ def _moved_out(tenant: Tenant, steps: Sequence[Operation], loads: list[Load]) ->
     direct = len(before) == 1 and isinstance(given, StreamInOp)
     part = seen[0] if needed is None and len(seen) == 1 and not direct else storage.result
     assert isinstance(part.type, TensorType), part
-    parts = [part] if needed is None or direct else _written([inside for at, inside in placed if at <= before[-1]], storage, block)
+    done = [inside for at, inside in placed if at <= before[-1]]
+    parts = [part] if part is not storage.result or direct else _written(done, storage, block)
     away = VarOp(f"{storage.label.data} (outside)", part.type)
     store: Operation = given  # the last one
     away.outside = UnitAttr()

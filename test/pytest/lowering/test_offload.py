@@ -150,7 +150,7 @@ def test_a_contraction_that_is_too_much_at_once_runs_in_steps(kind):
 
 @pytest.mark.parametrize("engine", ["native", "strict"])
 def test_what_waits_before_it_is_whole_is_stored_as_far_as_it_is_written(engine):
-    """A product in steps over columns, between which its result waits outside."""
+    """A product in steps over columns, between which its result waits outside. The last has fewer, so some of it is never written."""
     rng = np.random.default_rng(41)
     w = rng.standard_normal((352, 96)).astype("f4")
     nodes = [
