@@ -86,6 +86,7 @@ def test_instances_have_the_results_of_one_for_their_own_replicas(program):
     assert json.loads(line)[:2] == [2, expected()[0][2:]]
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sockets of packets that pass between processes are those of Linux")
 def test_each_line_of_an_instance_is_one_write_without_python_s_buffer_too(tmp_path):
     """A launcher puts the pieces of its processes together as they come; a socket of packets keeps them apart."""
     path = tmp_path / "a.py"
