@@ -43,6 +43,12 @@ def test_the_largest_block_keeps_its_sums_in_registers(cpu: str, form: str):
     assert not any("maskmov" in line or "{%k" in line for line in loop), loop
 
 
+@pytest.mark.parametrize(("cpu", "fetches"), [("x86-64-v3", 4), ("x86-64-v4", 0)])
+def test_lines_of_one_row_are_fetched_ahead_where_a_vector_is_less_than_a_line(cpu: str, fetches: int):
+    loop = inner_loop(block_kernel(1, 8, "float32", "rows"), described(cpu))
+    assert sum(line.startswith("prefetch") for line in loop) == fetches, loop
+
+
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize(("kernel", "stores"), [("transform", 16), ("back", 4)])
 def test_tiles_are_stored_whole_where_masks_cost_operations(kernel: str, stores: int, exact: bool):

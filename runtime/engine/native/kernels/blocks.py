@@ -162,7 +162,9 @@ def _step(
     for v in range(vectors):
         place, mask = f.at(line, v * lanes, type), cut.mask(v) if swapped and not late else ""
         right.append(masked_load(f, type, lanes, place, mask) if mask else f.load(vector, place, item))
-    if rows == 1 and not swapped:  # nothing else reads the panel, and sums are too few to wait for it: all of its lines are fetched
+    # Nothing else reads the panel of one row, and sums are too few to wait for it: all of its lines are fetched. Where a vector is a
+    # line, the CPU fetches them by itself, and more operations only delay those loads.
+    if rows == 1 and not swapped and machine.vector_bytes < LINE:
         for near in range(NEAR, NEAR + vectors * machine.vector_bytes, LINE):
             place = f.let(f"getelementptr i8, ptr {panel}, i64 {near}")
             f.call("void", "llvm.prefetch.p0", ("ptr", place), *FETCH)
