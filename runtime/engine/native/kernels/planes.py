@@ -33,7 +33,7 @@ from populus.runtime.engine.native.kernels.panels import Table
 from populus.runtime.engine.native.kernels.rows import combine, window_start
 
 SIDES = range(1, 6)  # sides of a window whose rows fit the registers
-STRIDES = (1, 2)
+STRIDES = range(1, 5)
 
 
 def is_small(side: Side) -> bool:
@@ -135,6 +135,14 @@ class Columns:
         """Divides adjacent vectors into those of every len(vectors)-th element."""
         if len(vectors) == 1:
             return vectors
+        if len(vectors) == 3:  # element 3 i + k is in the first two vectors, or in the third
+            thirds: list[str] = []
+            for k in range(3):
+                places, end = range(k, 3 * self.lanes, 3), 2 * self.lanes
+                near = self.f.shuffled(self.vector, *vectors[:2], [at if at < end else 0 for at in places])
+                merged = [i if at < end else at - self.lanes for i, at in enumerate(places)]
+                thirds.append(self.f.shuffled(self.vector, near, vectors[2], merged))
+            return thirds
         found: list[list[str]] = []
         for odd in (0, 1):
             order = ", ".join(f"i32 {2 * i + odd}" for i in self._order())
