@@ -25,13 +25,8 @@ SAMPLES = [
 ]
 """Fuzzers whose samples are run here, with the first seed and how many. The other fuzzers have tests of their own."""
 GOOD = {
-    "texts": "runs",
-    "files": "read",
-    "gradients": "agrees",
-    "patterns": "declines",
-    "states": "agrees",
-    "proofs": "proved",
-    "edits": "told apart",
+    "texts": "runs", "files": "read", "gradients": "agrees", "patterns": "declines", "states": "agrees",
+    "proofs": "proved", "edits": "told apart",
 }
 
 

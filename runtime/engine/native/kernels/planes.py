@@ -136,12 +136,12 @@ class Columns:
         if len(vectors) == 1:
             return vectors
         if len(vectors) == 3:  # element 3 i + k is in the first two vectors, or in the third
-            thirds: list[str] = []
+            (a, b, c), thirds = vectors, list[str]()
             for k in range(3):
                 places, end = range(k, 3 * self.lanes, 3), 2 * self.lanes
-                near = self.f.shuffled(self.vector, *vectors[:2], [at if at < end else 0 for at in places])
+                near = self.f.shuffled(self.vector, a, b, [at if at < end else 0 for at in places])
                 merged = [i if at < end else at - self.lanes for i, at in enumerate(places)]
-                thirds.append(self.f.shuffled(self.vector, near, vectors[2], merged))
+                thirds.append(self.f.shuffled(self.vector, near, c, merged))
             return thirds
         found: list[list[str]] = []
         for odd in (0, 1):
