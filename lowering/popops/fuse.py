@@ -34,8 +34,8 @@ class PopopsFusePass(ModulePass):
     A stretched operand is read as it was before, if another operand has the shape of the result.
     A map that only widens halves is substituted into each user if all are such maps or reductions: they read the halves.
     Results stay bit for bit the same, because each function of an expression rounds as its original map did.
-    `literals`: constants of equal elements become literals of the expression. `roots`: powers of quarters of sums of squares
-    become square roots. To rounding.
+    `literals`: constants of equal elements become literals of the expression. `roots`: whole powers up to the third become
+    products, and powers of quarters of sums of squares square roots. To rounding.
     """
 
     name = "popops-fuse"

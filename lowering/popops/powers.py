@@ -1,26 +1,33 @@
-"""Powers of quarters as roots: `pow(u, -0.75)` of a number from 0 on is `r sqrt(r)` with `r = 1 / sqrt(u)`.
+"""Powers as products: `pow(u, 2)` is `square(u)`, and `pow(u, -0.75)` of a number from 0 on is `r sqrt(r)` with `r = 1 / sqrt(u)`.
 
 A power of a float takes 312 cycles of a worker, a square root 10 for two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
-from populus.dialects.expr import Arg, Call, Const, Expr, call, infer
+from populus.dialects.expr import Arg, Call, Const, Expr, args_of, call, infer
 from populus.dialects.popnn import PoolOp
 from populus.dialects.popops import ReduceOp, ReshapeOp
-from populus.dialects.support.element_types import element_type_of
+from populus.dialects.support.element_types import element_type_of, is_float
 
 MOST = 2.0  # a larger power is one of many factors, each with its rounding
+WHOLE: dict[float, Callable[[Expr], Expr]] = {
+    -1.0: lambda u: call("inv", u),
+    1.0: lambda u: u,
+    2.0: lambda u: call("square", u),
+    3.0: lambda u: call("square", u) * u,
+}
+"""Literal powers of any float; but for the third, the result is the float nearest to the power."""
 
 
 def with_roots(e: Expr, operands: Sequence[SSAValue]) -> Expr:
-    """Replaces powers of f32 by products of roots, where the base is known to be 0 or more and the power is a literal
-    multiple of 1/4 between -2 and 2.
+    """Replaces powers of floats by products, where the power is a literal of WHOLE; and by roots those of f32 where the base is
+    known to be 0 or more and the power is a literal multiple of 1/4 between -2 and 2.
 
     0, infinity and NaN give what the power gives. To rounding: at most four units in the last place.
     """
@@ -28,8 +35,11 @@ def with_roots(e: Expr, operands: Sequence[SSAValue]) -> Expr:
         return e
     e = Call(e.function, tuple(with_roots(a, operands) for a in e.args))
     match e:
-        case Call("pow", (u, Const(power))) if _of_quarters(float(power)) and not _negative(u, operands):
-            return _product(u, float(power)) if infer(u, [element_type_of(o.type) for o in operands]) == f32 else e
+        case Call("pow", (u, Const(power))) if args_of(u):
+            number, element = float(power), infer(u, [element_type_of(o.type) for o in operands])
+            if number in WHOLE and is_float(element):
+                return WHOLE[number](u)
+            return _product(u, number) if _of_quarters(number) and element == f32 and not _negative(u, operands) else e
         case _:
             return e
 

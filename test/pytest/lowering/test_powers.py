@@ -1,4 +1,4 @@
-"""Powers of quarters as roots: values beside the power's, and bases that they are not for."""
+"""Whole powers as products, and those of quarters as roots: values beside the power's, and bases that they are not for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from xdsl.dialects import test
-from xdsl.dialects.builtin import f16, f32
+from xdsl.dialects.builtin import f16, f32, i32
 
 import populus
 from populus.dialects.expr import Arg, Const, Expr, call
@@ -31,6 +31,24 @@ def test_roots_are_the_power_to_rounding(power: float):
         found, expected = evaluate(e, [u]), np.power(u.astype(np.float64), power).astype(np.float32)
     np.testing.assert_array_equal(found[:5], expected[:5])
     np.testing.assert_allclose(found[5:], expected[5:], rtol=4 * 2.0**-23)
+
+
+@pytest.mark.parametrize("power", [-1.0, 1.0, 2.0, 3.0])
+def test_whole_powers_are_the_nearest_numbers_but_for_a_cube(power: float):
+    e = rooted(Arg(1), power)
+    assert "pow" not in str(e)
+    spread = np.exp(np.random.default_rng(0).uniform(-60, 60, 1000)) * np.tile([1, -1], 500)
+    u = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -3, *spread], np.float32)
+    with np.errstate(all="ignore"):
+        found, expected = evaluate(e, [u]), np.power(u.astype(np.float64), power).astype(np.float32)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+    np.testing.assert_allclose(found, expected, rtol=2.0**-23 if power == 3 else 0, atol=2.0**-149 if power == 3 else 0)
+    assert str(rooted(Arg(1), power, f16)) == str(e)
+
+
+def test_whole_powers_of_integers_and_of_literals_stay():
+    for base, element in ((Arg(1), i32), (Const(3.0), f32)):
+        assert str(rooted(base, 2, element)).startswith("pow(")
 
 
 def test_another_base_power_or_type_stays():

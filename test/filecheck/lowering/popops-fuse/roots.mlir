@@ -40,3 +40,14 @@ func.func @main(%x : tensor<4xf16>) -> tensor<4xf16> {
 }
 
 // CHECK: popops.map <pow(square(_1), 0.75)>(%x)
+
+// -----
+
+// Whole powers of any float are products, whose results the powers are.
+func.func @main(%x : tensor<4xf32>) -> tensor<4xf32> {
+  %y = popops.map <add(pow(_1, 2.0), pow(_1, 4.0))>(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+
+// CHECK: popops.map <add(square(_1), pow(_1, 4.0))>(%x)
+// KEPT: popops.map <add(pow(_1, 2.0), pow(_1, 4.0))>(%x)
