@@ -247,7 +247,7 @@ class ViewOp(PlainErrors, IRDLOperation):
         A view is asked for its strides by each pass, and by each view of it: a hundred times in a net.
         Raises VerifyException if no strides can express it.
         """
-        given = (self.results[0].type, *self.properties.values())
+        given = (self.y.type, *self.properties.values())
         kept = cast("tuple[View, tuple[Attribute, ...], View] | None", vars(self).get("shown_before"))
         if kept is not None and kept[0] is view and kept[1] == given:
             return kept[2]
@@ -409,8 +409,8 @@ def type_of(value: SSAValue) -> TensorType:
 
 def root_of(value: SSAValue) -> SSAValue:
     """Returns the root of a chain of views: a variable, a constant, or, between two lowering passes, a cast."""
-    while isinstance(value.owner, ViewOp):
-        value = value.owner.operands[0]
+    while isinstance(owner := value.owner, ViewOp):
+        value = owner.x
     return value
 
 
@@ -443,7 +443,7 @@ def view_of(value: SSAValue) -> View:
     """
     owner = value.owner
     if isinstance(owner, ViewOp):
-        return owner.shown(view_of(owner.operands[0]))
-    if isinstance(owner, StorageOp | UnrealizedConversionCastOp):
+        return owner.shown(view_of(owner.x))
+    if isinstance(owner, StorageOp) or isinstance(owner, UnrealizedConversionCastOp):  # noqa: SIM101, a union is made at each call
         return type_of(value).whole
     raise VerifyException("a view of something that is neither a variable, a constant nor a parameter")

@@ -7,7 +7,7 @@ type, `alpha = number(0.01)`, is the same to Python, and unknown to type checker
 from __future__ import annotations
 
 import inspect
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
@@ -15,6 +15,8 @@ from xdsl.ir import Attribute, Operation
 from xdsl.irdl import AttrConstraint, AttrSizedOperandSegments, IRDLOperation, OpDef, VarOperandDef
 from xdsl.irdl.operations import OptPropertyDef
 from xdsl.utils.exceptions import PyRDLOpDefinitionError
+
+from populus.dialects.support.quick_ops import QuickOps
 
 if TYPE_CHECKING:
     from xdsl.irdl.declarative_assembly_format import FormatProgram
@@ -66,7 +68,7 @@ class _TypedAccessor:
         op.properties[self.name] = value if isinstance(value, Attribute) else self.constraint.attribute_of(value)
 
 
-class TypedAttributes(ABCMeta):
+class TypedAttributes(QuickOps):
     """The class of op classes whose accessors of typed attributes give Python values.
 
     xDSL's `irdl_op_definition` sets an accessor for each property and, last, `get_irdl_definition`. Then the definition is complete, and

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import NoReturn, cast
 
 from xdsl.dialects.builtin import (
+    UNKNOWN_LOC,
     ArrayAttr,
     FileLineColLoc,
     FusedLoc,
@@ -19,12 +20,14 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnknownLoc,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from populus.dialects.support.errors import PopulusWarning as PopulusWarning  # noqa: PLC0414, as others import it from here
 from populus.dialects.support.errors import ProgramError
+from populus.dialects.support.quick_ops import QuickOps
 
+NOTHING = NoneAttr()
 TENSORS = ("onnx", "stablehlo", "chlo", "popart", "popops", "poplin", "popnn", "poprand", "gcl", "host", "data")
 """The dialects of ops on tensors."""
 
@@ -35,7 +38,7 @@ class PopulusError(DiagnosticException, ProgramError):
 
 def named(name: str) -> NameLoc:
     """Makes the location of ops that come from the ONNX node (or tensor) `name`."""
-    return NameLoc(StringAttr(name), NoneAttr())
+    return NameLoc(StringAttr(name), NOTHING)
 
 
 _COMMANDS = [0]  # commands that run now, which may be within each other
@@ -95,14 +98,14 @@ def fused(*locations: LocationAttr) -> LocationAttr:
     flat: dict[LocationAttr, None] = {}
     for location in reversed(locations):
         parts = parts_of(location) if isinstance(location, FusedLoc) else [location]
-        flat.update({part: None for part in reversed(parts) if not isinstance(part, UnknownLoc)})
+        flat.update({part: None for part in reversed(parts) if part is not UNKNOWN_LOC and not isinstance(part, UnknownLoc)})
     match list(reversed(flat)):
         case []:
-            return UnknownLoc()
+            return UNKNOWN_LOC
         case [only]:
             return only
         case several:
-            return FusedLoc(tuple(several), NoneAttr())
+            return FusedLoc(tuple(several), NOTHING)
 
 
 def between(block: Block, before: Operation | None, end: Operation | None) -> list[Operation]:
@@ -125,11 +128,10 @@ def locate(ops: Iterable[Operation], location: LocationAttr) -> None:
 
 def parts_of(location: FusedLoc) -> list[LocationAttr]:
     """Lists the locations in a fusion, in order."""
-    locations = cast("ArrayAttr[Attribute]", location.locations)
-    return [part for part in locations if isinstance(part, LocationAttr)]
+    return [part for part in cast("ArrayAttr[LocationAttr]", location.locations) if not isinstance(part, NoneAttr)]
 
 
-class PlainErrors(Operation):
+class PlainErrors(Operation, metaclass=QuickOps):
     """An op whose failed check is its message alone: xDSL prints the whole module beside it, which nothing here reads."""
 
     def emit_error(self, message: str, underlying_error: Exception) -> NoReturn:

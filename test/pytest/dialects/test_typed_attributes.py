@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import PyRDLOpDefinitionError, VerifyException
 from xdsl.utils.test_value import create_ssa_value
 
 from populus.dialects.expr import Expr, select
-from populus.dialects.popart import LeakyReluOp, SoftmaxOp
+from populus.dialects.popart import GemmOp, LeakyReluOp, SoftmaxOp
 from populus.dialects.popart.base import UnaryOp
 from populus.dialects.popart.definition import definition_of
 from populus.dialects.support.constraints import choice, flag, number, whole
@@ -156,3 +156,13 @@ def test_a_flag_without_a_default_is_required():
             return x
 
     assert definition_of(RequiredOp).properties["keep"].required
+
+
+def test_an_operand_by_its_name_is_the_one_at_its_place():
+    op = GemmOp(*(values := [create_ssa_value(tensor(shape, f32)) for shape in ((2, 3), (3, 4))]), None)
+    assert (op.a, op.b, op.c, op.y) == (*values, None, op.results[0])
+    assert isinstance(op, GemmOp)
+    assert not isinstance(op, LeakyReluOp)
+    assert not isinstance(2, GemmOp)
+    with pytest.raises(NotImplementedError, match="Cannot write to named operands"):
+        op.a = values[1]
