@@ -34,7 +34,7 @@ from populus.dialects.support.diagnostics import PopulusError
 from populus.lowering.poplar.allocate import highest, without_copies
 from populus.lowering.poplar.keep_loaded import Load, keep_loaded
 from populus.lowering.poplar.load_ahead import load_ahead
-from populus.runtime.memory import Tenant, bytes_of, layout, tenants, usage
+from populus.runtime.memory import Tenant, bytes_of, layout, temporary_bytes, tenants, usage
 
 ROUNDS = 200  # rounds, each of which makes one overfull step fit
 SAFE = 0.8  # share of a tile's memory: no allocation was seen to fail below it
@@ -70,11 +70,24 @@ class PoplarOffloadPass(ModulePass):
 
 def offload(graph: GraphOp, room: int) -> None:
     """Makes the steps of a graph fit `room` bytes of a tile, if possible; what then is free keeps loaded constants, and loads ahead."""
+    if _has_room(graph, room):
+        return
     loads: list[Load] = []
     _make_room(graph, room, loads)
     keep_loaded(graph, loads, room)
     if loads:
         load_ahead(graph, room)
+
+
+def _has_room(graph: GraphOp, room: int) -> bool:
+    """Tells whether a graph fits even if all of its variables live throughout, beside the step that needs the most."""
+    ops = list(graph.walk())
+    storages = [op for op in ops if isinstance(op, StorageOp) and op.outside is None]
+    if any(op.layout is None for op in storages):
+        return False
+    free = SAFE * room - sum(int(bytes_of(op).max(initial=0)) for op in storages)
+    tiles = graph.machine.tiles
+    return free >= 0 and all(int(temporary_bytes(op, tiles).max()) <= free for op in ops if isinstance(op, ExecuteOp))
 
 
 def _make_room(graph: GraphOp, room: int, loads: list[Load]) -> None:
