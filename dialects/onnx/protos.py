@@ -32,6 +32,8 @@ LIKE_FIRST = frozenset(
     }.items()
     for name in names.split()
 )
+# The commonest ops whose result types no element of an operand decides.
+BY_TYPES = {"Add", "BatchNormalization", "Conv", "Div", "Gemm", "LayerNormalization", "MatMul", "Mul", "PRelu", "Pow", "Sub", "Where"}
 PLAIN = (DenseArrayBase, FloatAttr, IntegerAttr, StringAttr)  # attributes of a few bytes
 INFERENCE_ELEMENTS = 1024  # a constant of more elements is no shape, and is not shown to ONNX's inference
 
@@ -64,9 +66,10 @@ def infer_types(op: OnnxOp, known: Callable[[SSAValue], NDArray[Any] | None]) ->
     if (stated := _like_operands(op)) is not None:
         return stated
     _check_outputs(op)
+    values = () if op.OP_TYPE in BY_TYPES and not op.DOMAIN else enumerate(op.inputs)
     data = {
         f"i{i}": numpy_helper.from_array(array)
-        for i, v in enumerate(op.inputs)
+        for i, v in values
         if v is not None and (array := known(v)) is not None and array.size <= INFERENCE_ELEMENTS
     }
     key = None if data else _question(op)
