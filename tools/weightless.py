@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from populus.dialects.onnx.types import element_numbered
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import is_byte, is_float, size_in_bytes
-from populus.lowering.onnx.importer.read import read_model, read_tensor
+from populus.lowering.onnx.importer.read import Folder, read_model, read_tensor
 
 if TYPE_CHECKING:
     from onnx import TensorProto
@@ -36,7 +36,7 @@ def without_weights(model: Path, folder: Path) -> Path:
                 file.write(number.to_bytes(2, "little")[: min(bytes, 2)])
                 end += -(-bytes // PAGE) * PAGE
             elif tensor.data_location == tensor.EXTERNAL:
-                content = read_tensor(tensor, model.parent).tobytes()
+                content = read_tensor(tensor, Folder(model.parent)).tobytes()
                 tensor.ClearField("external_data")
                 tensor.ClearField("data_location")
                 tensor.raw_data = content

@@ -97,7 +97,7 @@ class ConstantTable:
             return bytes
         if found.file is not None and found.bytes is not None:
             found.file.touch(found.bytes.size)
-            found.file.fetch()
+            found.file.fetch(found.bytes)
         return found.bytes
 
     def equal(self, a: Handle, b: Handle) -> bool:

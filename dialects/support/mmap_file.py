@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.guard import Guard
@@ -18,15 +18,16 @@ RESIDENT = 8 << 20  # bytes read from mapped files after which their pages are g
 
 
 class Mapped:
-    """The file that an array of `np.memmap` maps."""
+    """The file that arrays of `np.memmap` map."""
 
-    __slots__ = ("__weakref__", "_map", "_path", "_stamp")
+    __slots__ = ("__weakref__", "_begin", "_map", "_path", "_stamp")
 
     def __init__(self, path: str, map: mmap.mmap):
+        import numpy as np
+
         self._path, self._map = path, map
+        self._begin = np.frombuffer(map, np.uint8).ctypes.data
         self._stamp = _stamp(path)
-        with _LISTING.lock:
-            _MAPPED.add(self)
 
     def touch(self, bytes: int) -> None:
         """Prepares a read of so many bytes. Raises PopulusError if the file has changed."""
@@ -42,19 +43,20 @@ class Mapped:
         """True if the file was replaced or written."""
         return _stamp(self._path) != self._stamp
 
-    def fetch(self) -> None:
-        """Asks the system to read the file ahead, for reads out of order: single pages from a disk are a thousand times slower."""
+    def fetch(self, array: NDArray[Any]) -> None:
+        """Asks the system to read an array ahead, for reads out of order: single pages from a disk are a thousand times slower."""
         if hasattr(mmap, "MADV_WILLNEED") and self._map.size() <= FETCHED:
-            self._map.madvise(mmap.MADV_WILLNEED)
+            self._advise(mmap.MADV_WILLNEED, array.ctypes.data, array.nbytes)
 
     def release_part(self, address: int, bytes: int) -> None:
         """Gives back the pages of a part of the map, from an address on; its neighbours' bytes on them come again too."""
-        import numpy as np
-
         if hasattr(mmap, "MADV_DONTNEED"):
-            first = address - np.frombuffer(self._map, np.uint8).ctypes.data
-            begin = first // mmap.PAGESIZE * mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_DONTNEED, begin, first + bytes - begin)
+            self._advise(mmap.MADV_DONTNEED, address, bytes)
+
+    def _advise(self, advice: int, address: int, bytes: int) -> None:
+        first = address - self._begin
+        begin = first // mmap.PAGESIZE * mmap.PAGESIZE
+        self._map.madvise(advice, begin, first + bytes - begin)
 
     def release(self) -> None:
         """Gives the pages back; they come again when they are read."""
@@ -62,7 +64,7 @@ class Mapped:
             self._map.madvise(mmap.MADV_DONTNEED)
 
 
-_MAPPED: WeakSet[Mapped] = WeakSet()
+_MAPPED: WeakValueDictionary[int, Mapped] = WeakValueDictionary()  # by the id of the map, which each keeps alive
 _LISTING = Guard()
 _read = [0]
 
@@ -70,7 +72,7 @@ _read = [0]
 def release() -> None:
     """Gives back the pages of all mapped files."""
     with _LISTING.lock:
-        for mapped in _MAPPED:
+        for mapped in _MAPPED.values():
             mapped.release()
 
 
@@ -84,7 +86,12 @@ def mapped(array: NDArray[Any]) -> Mapped | None:
         file: Any = base
         path = str(file.filename) if isinstance(base, np.memmap) and file.filename is not None else path
         base = getattr(file, "base", None)
-    return None if base is None or path is None else Mapped(path, base)
+    if base is None or path is None:
+        return None
+    with _LISTING.lock:
+        if (found := _MAPPED.get(id(base))) is None:
+            found = _MAPPED[id(base)] = Mapped(path, base)
+        return found
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:

@@ -175,10 +175,10 @@ def unread_weights(model: Model, names: Sequence[str]) -> Arrays:
         return {}
     from onnx import ModelProto
 
-    from populus.lowering.onnx.importer.read import read_model, read_tensor
+    from populus.lowering.onnx.importer.read import Folder, read_model, read_tensor
 
     proto = model if isinstance(model, ModelProto) else read_model(model)
-    folder = None if isinstance(model, ModelProto) else Path(model).parent
+    folder = None if isinstance(model, ModelProto) else Folder(Path(model).parent)
     return {i.name: read_tensor(i, folder) for i in proto.graph.initializer if i.name in names}
 
 

@@ -16,7 +16,7 @@ from populus.dialects.support.constant_pool import ConstantPool, sharing
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.guard import Guard
 from populus.lowering.onnx.importer.input_maps import without_maps
-from populus.lowering.onnx.importer.read import check_names
+from populus.lowering.onnx.importer.read import Folder, check_names
 from populus.lowering.onnx.importer.stripped import read_stripped
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class OpenedModel:
 
     def __init__(self, model: str | os.PathLike[str] | ModelProto):
         if isinstance(model, str | os.PathLike):
-            self.place, self.folder, self.proto = os.fspath(model), Path(model).parent, read_stripped(model)
+            self.place, self.folder, self.proto = os.fspath(model), Folder(Path(model).parent), read_stripped(model)
         else:
             self.place, self.folder, self.proto = model.graph.name or "model", None, model
         check_names(self.proto, self.place)

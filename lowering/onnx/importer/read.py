@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from populus.dialects.onnx.types import element_numbered
 from populus.dialects.support.budget import check_shape
@@ -72,6 +74,7 @@ def check_names(message: Message, place: str) -> None:
             raise PopulusError(f"{place}: the name {name!r} in it is not UTF-8")
 
 
+@cache
 def _layout(number: int) -> tuple[np.dtype[Any], str] | None:
     """Gives the dtype of a DataType, and the field with its values if there is no raw data; None if tiles lack it."""
     import ml_dtypes
@@ -104,7 +107,33 @@ def _layout(number: int) -> tuple[np.dtype[Any], str] | None:
     return np.dtype(dtype), field
 
 
-def read_tensor(proto: TensorProto, folder: Path | None) -> NDArray[Any]:
+class Folder:
+    """The folder of a model, whose files of external data are each mapped once as long as an array of one lives."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._maps: WeakValueDictionary[str, np.memmap[Any, np.dtype[np.uint8]]] = WeakValueDictionary()
+
+    def bytes(self, location: str, name: str) -> NDArray[np.uint8]:
+        """Gives the bytes of a file that the tensor `name` states. Raises PopulusError if it is missing, or outside of the folder."""
+        import numpy as np
+
+        if (found := self._maps.get(location)) is not None:
+            return found
+        inside, path = self.path.resolve(), Path(location)
+        absolute = not location or "\0" in location or path.is_absolute() or ".." in path.parts
+        if absolute or not (inside / path).resolve().is_relative_to(inside):
+            raise PopulusError(f"'{name}' is in the file '{location}', which is not inside the model's folder {self.path}")
+        path = (inside / path).resolve()
+        if not path.is_file():
+            raise PopulusError(f"'{name}' is in the file '{location}', which is missing in {self.path}")
+        if not path.stat().st_size:
+            return np.empty(0, np.uint8)
+        found = self._maps[location] = np.memmap(path, np.uint8, "r")
+        return found
+
+
+def read_tensor(proto: TensorProto, folder: Folder | None) -> NDArray[Any]:
     """Reads the array of a TensorProto; raw data and external files are shared, not copied.
 
     `folder`: that of the model's file. Raises PopulusError for an element type without an array form, or a wrong size.
@@ -148,7 +177,7 @@ def read_tensor(proto: TensorProto, folder: Path | None) -> NDArray[Any]:
 _PACKED = {21: 4, 22: 4, 23: 4, 24: 8, 25: 2, 26: 2}  # DataType -> bits of an element; `onnx` unpacks these
 
 
-def _packed(proto: TensorProto, shape: tuple[int, ...], folder: Path | None) -> NDArray[Any]:
+def _packed(proto: TensorProto, shape: tuple[int, ...], folder: Folder | None) -> NDArray[Any]:
     """Reads a tensor whose elements are smaller than a byte, or that NumPy lacks."""
     import numpy as np
     from onnx import TensorProto as Tensor
@@ -180,7 +209,7 @@ def _strings(proto: TensorProto, shape: tuple[int, ...]) -> NDArray[Any]:
     return array.reshape(shape)
 
 
-def _external(proto: TensorProto, dtype: np.dtype[Any], shape: tuple[int, ...], folder: Path | None, what: str) -> NDArray[Any]:
+def _external(proto: TensorProto, dtype: np.dtype[Any], shape: tuple[int, ...], folder: Folder | None, what: str) -> NDArray[Any]:
     """Maps a tensor in a file of external data. `what`: it, for messages. Raises PopulusError for a file outside the model's folder."""
     import numpy as np
 
@@ -188,28 +217,22 @@ def _external(proto: TensorProto, dtype: np.dtype[Any], shape: tuple[int, ...], 
     location = entries.get("location", "")
     if folder is None:
         raise PopulusError(f"'{proto.name}' is in the file '{location}', but the model came without a path; give the path of its file")
-    inside = folder.resolve()
-    path = Path(location)
-    if not location or "\0" in location or path.is_absolute() or ".." in path.parts or not (inside / path).resolve().is_relative_to(inside):
-        raise PopulusError(f"'{proto.name}' is in the file '{location}', which is not inside the model's folder {folder}")
-    path = (inside / path).resolve()
-    if not path.is_file():
-        raise PopulusError(f"'{proto.name}' is in the file '{location}', which is missing in {folder}")
+    whole = folder.bytes(location, proto.name)
     begin, length = entries.get("offset") or "0", entries.get("length") or ""
     if not NUMBER.fullmatch(begin) or not NUMBER.fullmatch(length or "0"):
         raise PopulusError(f"'{proto.name}' has an offset or length that is no number: {entries}")
     offset, stated = int(begin), int(length) if length else None
-    needed, size = math.prod(shape) * dtype.itemsize, path.stat().st_size
+    needed, size = math.prod(shape) * dtype.itemsize, whole.size
     if stated is not None and stated != needed:
         raise PopulusError(f"'{proto.name}' is {what}, {needed} bytes; its entry states {stated} bytes at {offset}")
     if offset + needed > size:
         raise PopulusError(f"'{proto.name}' needs the bytes {offset} to {offset + needed} of '{location}', which has {size}")
     if needed == 0:
         return np.empty(shape, dtype)
-    return np.memmap(path, dtype, "r", offset, shape)
+    return whole[offset : offset + needed].view(dtype).reshape(shape)
 
 
-def read_sparse(proto: SparseTensorProto, folder: Path | None) -> NDArray[Any]:
+def read_sparse(proto: SparseTensorProto, folder: Folder | None) -> NDArray[Any]:
     """Reads a sparse tensor as a dense one. Raises PopulusError above 4 GiB, or for an index out of range."""
     import numpy as np
 

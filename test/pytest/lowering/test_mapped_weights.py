@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import onnx
@@ -19,7 +20,7 @@ from populus.dialects.data import TABLE, StoredAttr
 from populus.dialects.poplar.memory import ConstOp
 from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.mmap_file import Mapped, mapped
-from populus.lowering.onnx.importer.read import read_tensor
+from populus.lowering.onnx.importer.read import Folder, read_tensor
 from populus.lowering.onnx.importer.stripped import LARGE, stripped
 from populus.runtime.session import Session
 
@@ -74,9 +75,22 @@ def test_large_tensors_are_mapped_and_small_ones_are_not(tmp_path):
     for a, b in zip(made.graph.initializer, found.graph.initializer, strict=True):
         assert (a.name, a.dims, a.data_type) == (b.name, b.dims, b.data_type)
         assert b.HasField("raw_data") == (len(a.raw_data) < LARGE), a.name
-        array = read_tensor(b, tmp_path)
+        array = read_tensor(b, Folder(tmp_path))
         assert (mapped(array) is None) == b.HasField("raw_data")
         np.testing.assert_array_equal(array, numpy_helper.to_array(a))
+
+
+def test_the_tensors_of_a_file_share_one_map(tmp_path):
+    path = tmp_path / "m.onnx"
+    model(path)
+    tensors = [t for t in stripped(path).graph.initializer if not t.HasField("raw_data")]
+    folder = Folder(tmp_path)
+    arrays = [read_tensor(t, folder) for t in tensors]
+    assert len(tensors) > 1
+    assert len({mapped(array) for array in arrays}) == 1
+    file = weakref.ref(mapped(arrays[0]))
+    del arrays
+    assert file() is None
 
 
 def test_what_is_no_model_is_left_to_the_reader_that_says_why(tmp_path):
@@ -256,7 +270,7 @@ def test_elements_of_few_bits_are_read_from_the_models_file_and_from_one_of_thei
     outside.write_bytes(apart.SerializeToString())
     whole = numpy_helper.to_array(made.graph.initializer[0])
     for proto in (found.graph.initializer[0], w):
-        array = read_tensor(proto, tmp_path)
+        array = read_tensor(proto, Folder(tmp_path))
         assert array.dtype == whole.dtype
         assert array.tobytes() == whole.tobytes()
     x = {"x": np.linspace(0, 1, 256, dtype="f4")[None]}
@@ -272,10 +286,10 @@ def test_elements_of_few_bits_that_their_file_does_not_have_are_refused(tmp_path
     (tmp_path / "w.bin").write_bytes(bytes(7))
     w.external_data.add(key="location", value="w.bin")
     with pytest.raises(PopulusError, match="'w' needs the bytes 0 to 8 of 'w.bin', which has 7"):
-        read_tensor(w, tmp_path)
+        read_tensor(w, Folder(tmp_path))
     w.external_data.add(key="length", value="7")
     with pytest.raises(PopulusError, match="'w' is 15 elements of 4 bits, 8 bytes; its entry states 7 bytes at 0"):
-        read_tensor(w, tmp_path)
+        read_tensor(w, Folder(tmp_path))
 
 
 @pytest.mark.parametrize("number", ["1_6", "\u0661", "-1", " 8", "1e1", "+8", "9" * 30])
@@ -286,11 +300,11 @@ def test_a_place_in_external_data_is_decimal_digits(tmp_path, key, number):
     for k, value in (("location", "w.bin"), (key, number)):
         w.external_data.add(key=k, value=value)
     with pytest.raises(PopulusError, match="'w' has an offset or length that is no number"):
-        read_tensor(w, tmp_path)
+        read_tensor(w, Folder(tmp_path))
 
 
 def test_a_path_of_external_data_with_a_null_is_refused(tmp_path):
     w = onnx.TensorProto(name="w", data_type=1, dims=[4], data_location=onnx.TensorProto.EXTERNAL)
     w.external_data.add(key="location", value="w\0.bin")
     with pytest.raises(PopulusError, match="is not inside the model's folder"):
-        read_tensor(w, tmp_path)
+        read_tensor(w, Folder(tmp_path))
