@@ -29,7 +29,7 @@ from populus.dialects.support.constant_table import PIECE, SAMPLES, TABLE, Equal
 from populus.dialects.support.diagnostics import PlainErrors, PopulusError, did_you_mean, named, option
 from populus.dialects.support.element_types import dtype_of, element_of, element_type_of, is_float, shape_of, size_in_bytes, tensor
 from populus.dialects.support.parser import LocatingParser
-from populus.dialects.support.sparse_arrays import blocks, contiguous
+from populus.dialects.support.sparse_arrays import blocks, bytes_of_concatenated, concatenated, contiguous
 from populus.dialects.support.tensor_file import write_tensors
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 Dense: TypeAlias = "DenseIntOrFPElementsAttr[Any]"
 
+LATER = 1 << 20  # bytes of a constant that is made when it is read
 INLINE_ELEMENTS = 64  # a constant of more elements is stored outside the IR, unless all are equal
 
 
@@ -207,9 +208,9 @@ def value_problem(value: Attribute, type: TensorType[Attribute]) -> str | None:
         return None if given == count or (given == 1 and count) else f"{given} elements for {type}"
     if not isinstance(value, StoredAttr):
         return f"{value} is neither dense nor stored"
-    stored, expected = TABLE.bytes(value.data), count * size_in_bytes(type.element_type)
-    if stored is not None and stored.size != expected:
-        return f"{stored.size} bytes are stored for {type}, which needs {expected}"
+    sample, expected = TABLE.sample(value.data), count * size_in_bytes(type.element_type)
+    if sample is not None and sample[0] != expected:
+        return f"{sample[0]} bytes are stored for {type}, which needs {expected}"
     return None
 
 
@@ -307,6 +308,28 @@ def computed_constant(operands: Sequence[SSAValue], computation: Hashable, compu
             pool.note(key, op.value.data, op.result.type)
         return op
     handle, type = kept
+    return ConstantOp.create(properties={"value": StoredAttr(handle)}, result_types=[type])
+
+
+def joined_constant(operands: Sequence[SSAValue], axis: int) -> ConstantOp:
+    """Makes the constant op of constant operands that are concatenated. A large content is made when it is first read."""
+    import numpy as np
+
+    sources = [(v.owner.value, v.type) for v in operands if isinstance(v.owner, ConstantOp)]
+
+    def arrays() -> list[NDArray[Any]]:
+        return [attribute_array(*source) for source in sources]
+
+    given = arrays()
+    first, size = given[0], sum(a.nbytes for a in given)
+    alone = current_pool() is None and all(isinstance(v, StoredAttr) for v, _ in sources)
+    if size < LATER or not alone or _all_equal(first[..., :64]):
+        return computed_constant(operands, ("concatenate", axis), lambda: concatenated(arrays(), axis))
+    handle = TABLE.add_later(
+        lambda: concatenated(arrays(), axis).reshape(-1).view(np.uint8), size, lambda at: bytes_of_concatenated(given, axis, at)
+    )
+    shape = (*first.shape[:axis], sum(a.shape[axis] for a in given), *first.shape[axis + 1 :])
+    type = tensor(shape, element_of(first.dtype))
     return ConstantOp.create(properties={"value": StoredAttr(handle)}, result_types=[type])
 
 

@@ -33,11 +33,12 @@ class Handle:
 
 
 class Content(NamedTuple):
-    """The bytes of a constant, the file that they are mapped from, and what makes them again where they were let go."""
+    """The bytes of a constant, the file that they are mapped from, and what makes them where they were let go or are made `later`."""
 
     bytes: NDArray[np.uint8] | None
     file: Mapped | None
     restore: Callable[[], NDArray[np.uint8]] | None
+    later: bool = False
 
 
 @dataclass
@@ -64,6 +65,13 @@ class ConstantTable:
     def add(self, bytes: NDArray[np.uint8]) -> Handle:
         """Makes a handle for a content, whose memory it shares."""
         return self._new(bytes, None)
+
+    def add_later(self, make: Callable[[], NDArray[np.uint8]], size: int, bytes_at: Callable[[range], bytes]) -> Handle:
+        """Makes a handle for a content of `size` bytes that `make` gives when it is first read. `bytes_at` gives some of them before."""
+        handle = self._new(None, None)
+        entry = self._entries[handle]
+        entry.content, entry.sample = Content(None, None, make, True), (size, bytes_at(range(0, size, _step(size))))
+        return handle
 
     def named(self, key: str, bytes: NDArray[np.uint8] | None = None) -> Handle:
         """Gives the handle of this hash; takes the content if it was missing, or from a file that has changed."""
@@ -125,7 +133,8 @@ class ConstantTable:
 
     def is_released(self, handle: Handle) -> bool:
         """Tells if somebody has the content in another form."""
-        return self._entries[handle].content.restore is not None
+        content = self._entries[handle].content
+        return content.restore is not None and not content.later
 
     def is_here(self, handle: Handle) -> bool:
         """Tells if the content is in memory or mapped, and need not be made again."""
@@ -241,4 +250,8 @@ def key_of(bytes: NDArray[np.uint8], file: Mapped | None = None) -> str:
 
 def _sample(bytes: NDArray[np.uint8]) -> tuple[int, bytes]:
     """Returns the size and some of the bytes, which are compared first."""
-    return bytes.size, bytes[:: max(bytes.size // SAMPLES, 1)].tobytes()
+    return bytes.size, bytes[:: _step(bytes.size)].tobytes()
+
+
+def _step(size: int) -> int:
+    return max(size // SAMPLES, 1)

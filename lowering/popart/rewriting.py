@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cas
 from weakref import finalize
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import LocationAttr, UnknownLoc
+from xdsl.dialects.builtin import UNKNOWN_LOC, LocationAttr, UnknownLoc
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriterListener, RewritePattern
 from xdsl.rewriter import InsertPoint
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.data import ConstantOp, computed_constant, constant, constant_value, is_loaded
+from populus.dialects.data import ConstantOp, computed_constant, constant, constant_value, is_loaded, joined_constant
 from populus.dialects.support.budget import check_time
 from populus.dialects.support.diagnostics import PopulusError, fused, locate, where
 from populus.dialects.support.user_op_errors import misfit
@@ -107,7 +107,7 @@ class Rewriting:
 
     def insert(self, op: Operation) -> SSAValue:
         """Inserts `op` and returns its single result. Its location is that of what it replaces, whatever a copy has."""
-        op.location = UnknownLoc()
+        op.location = UNKNOWN_LOC
         return self.b.insert(op).results[0]
 
     def constant(self, array: NDArray[Any], like: SSAValue | None = None) -> SSAValue:
@@ -117,7 +117,7 @@ class Rewriting:
         return self._named(constant(array), like)
 
     def _named(self, op: ConstantOp, like: SSAValue | None) -> SSAValue:
-        op.location = UnknownLoc()
+        op.location = UNKNOWN_LOC
         if like is not None:
             op.result.name_hint = like.name_hint
             if isinstance(like.owner, Operation):
@@ -129,6 +129,10 @@ class Rewriting:
     ) -> SSAValue:
         """Inserts a constant that is computed from constants, as `data.computed_constant` makes it, named after `like`."""
         return self._named(computed_constant(operands, computation, compute), like)
+
+    def joined(self, operands: Sequence[SSAValue], axis: int) -> SSAValue:
+        """Inserts constants that are concatenated, as `data.joined_constant` makes them."""
+        return self._named(joined_constant(operands, axis), None)
 
 
 class Changes(PatternRewriterListener):

@@ -13,7 +13,6 @@ from populus.dialects import popart
 from populus.dialects.data import ConstantOp, is_loaded
 from populus.dialects.popart import calls
 from populus.dialects.support.element_types import is_float
-from populus.dialects.support.sparse_arrays import concatenated
 from populus.lowering.popart.patterns.linear import Linear, channel_axis, rounded, with_factor
 from populus.lowering.popart.rewriting import Pattern, Rewriting, array_of, read_once, scalar
 
@@ -43,12 +42,12 @@ class MergeMatMuls(Pattern[popart.MatMulOp]):
         if matrices[0] is not op:
             return None
         widths = [calls.shape(m.b)[1] for m in matrices]
-        y = r.insert(popart.MatMulOp(op.a, _joined(r, [m.b for m in matrices], 1)))
+        y = r.insert(popart.MatMulOp(op.a, r.joined([m.b for m in matrices], 1)))
         replaced: list[Operation] = list(matrices)
         biases = [_bias(m) for m in matrices]
         rows = [bias[1] for bias in biases if bias is not None]
         if len(rows) == len(matrices):
-            y = r.insert(popart.AddOp(y, _joined(r, rows, 0)))
+            y = r.insert(popart.AddOp(y, r.joined(rows, 0)))
             replaced = [bias[0] for bias in biases if bias is not None]
         at, shape = 0, calls.shape(y)
         for old, width in zip(replaced, widths):
@@ -58,15 +57,6 @@ class MergeMatMuls(Pattern[popart.MatMulOp]):
             r.also(old, [r.insert(piece)])
             at += width
         return []  # `also` has recorded the replacements
-
-
-def _joined(r: Rewriting, values: Sequence[SSAValue], axis: int) -> SSAValue:
-    """Inserts the concatenation of constants."""
-
-    def join() -> NDArray[Any]:
-        return concatenated([a for v in values if (a := array_of(v)) is not None], axis)
-
-    return r.computed(values, ("concatenate", axis), join)
 
 
 def _is_matrix(value: SSAValue) -> bool:

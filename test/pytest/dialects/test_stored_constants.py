@@ -15,7 +15,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 from xdsl.parser import Parser
 
-from populus.dialects.data import TABLE, ConstantOp, StoredAttr, constant, load_blobs, save_blobs, store
+from populus.dialects.data import LATER, TABLE, ConstantOp, StoredAttr, constant, joined_constant, load_blobs, save_blobs, store
 from populus.dialects.support.constant_table import SAMPLES, ConstantTable, EqualContents, Handle
 from populus.dialects.table import context
 from populus.lowering.popart.cse import PopartCsePass
@@ -148,3 +148,32 @@ def test_texts_name_constants_by_their_hash_and_are_read_back(tmp_path):
     assert kept == [handle]
     np.testing.assert_array_equal(TABLE.bytes(handle), content(5).view(np.uint8))
     assert str(alone) == text
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_large_concatenation_is_made_when_it_is_read(axis):
+    shapes = [tuple(n if d == axis else m for d, m in enumerate((30, 40, 50))) for n in (7, 200, 93)]
+    arrays = [np.random.default_rng(i).standard_normal(shape).astype(np.float32) for i, shape in enumerate(shapes)]
+    parts = [constant(array) for array in arrays]
+    made = joined_constant([part.result for part in parts], axis)
+    expected = np.concatenate(arrays, axis)
+    assert expected.nbytes >= LATER
+    handle, whole = made.value.data, store(expected)
+    assert not TABLE.is_here(handle)
+    assert not TABLE.is_gone(handle)
+    assert not TABLE.is_released(handle)
+    assert TABLE.sample(handle) == TABLE.sample(whole)
+    assert EqualContents().first(handle) is handle
+    made.verify()
+    assert not TABLE.is_here(handle)
+    assert TABLE.equal(handle, whole)
+    assert TABLE.is_here(handle)
+    np.testing.assert_array_equal(made.array(), expected)
+
+
+def test_a_concatenation_of_equal_elements_is_one_element():
+    array = np.full(LATER, 2, np.float32)
+    dense = constant(array)
+    stored = ConstantOp.create(properties={"value": StoredAttr(store(array))}, result_types=[dense.result.type])
+    for part in (dense, stored):
+        assert joined_constant([part.result, part.result], 0).value.data.data == np.float32(2).tobytes()
