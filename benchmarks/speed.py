@@ -45,22 +45,24 @@ REFERENCE = ("squeezenet", "shufflenet", "bert_layer", "lstm")  # models for whi
 BLOCK, PAUSE = 5, 0.02  # consecutive runs, and seconds of the pause after them
 
 
-def measure(path: Path, target: str, tiles: int, rounds: int, engine: Any, cpu: bool, optimise: Any = None) -> dict[str, Any]:
+def measure(
+    path: Path, target: str, tiles: int, rounds: int, engine: Any, cpu: bool, optimise: Any = None, apart: bool = False
+) -> dict[str, Any]:
     """Measures one row: compile and first-run seconds, best milliseconds of both by threads, MiB of memory, largest difference.
 
-    `cpu`: milliseconds are CPU times of one thread.
+    `cpu`: milliseconds are CPU times of one thread. `apart`: a child process compiles, and memory is that of this one.
     """
     g = Graph()
     product = g.op("Tanh", g.op("MatMul", "x", g.weight(64, 64)))
     # Exclude imported modules from the model's memory, and LLVM's code: without a cache it is in use.
     kept, os.environ["POPULUS_CACHE"] = os.environ.get("POPULUS_CACHE"), ""
-    small = populus.compile(g.model("product", product, [4, 64]), target=target, tiles=4, engine=engine)
+    small = populus.compile(g.model("product", product, [4, 64]), target=target, tiles=4, engine=engine, apart=apart)
     small.run({"x": np.zeros((4, 64), np.float32)})
     del os.environ["POPULUS_CACHE"]
     os.environ |= {} if kept is None else {"POPULUS_CACHE": kept}
     base = _peak_mib()
     began = time.perf_counter()
-    program = populus.compile(path, target=target, tiles=tiles, engine=engine, optimise=optimise)
+    program = populus.compile(path, target=target, tiles=tiles, engine=engine, optimise=optimise, apart=apart)
     compiled = time.perf_counter()
     rng = np.random.default_rng(0)
     inputs = {name: rng.standard_normal(t.get_shape()).astype(np.float32) for name, t in program.signature.inputs.items()}
@@ -153,17 +155,13 @@ def _measured(folder: str, name: str, *arguments: str) -> dict[str, Any] | str:
     return done.stderr.strip().splitlines()[-1] if done.returncode else json.loads(done.stdout.splitlines()[-1])
 
 
-def inference(
-    rows: list[tuple[str, str, int]], rounds: int, engine: str, folder: str, cpu: bool = False, optimise: str | None = None
-) -> Iterator[str]:
-    """Yields the table of models compared with onnxruntime, in Markdown, and the geometric means of its ratios."""
-    threads = _threads(engine, cpu)
+def inference(rows: list[tuple[str, str, int]], threads: tuple[int, ...], folder: str, how: list[str]) -> Iterator[str]:
+    """Yields the table of models compared with onnxruntime, in Markdown, and the geometric means of its ratios. `how`: to measure a row."""
     timed = [f"{what} {n}t" for n in threads for what in ("ours ms", "onnxruntime ms", "**ratio**")]
     columns = ["model", "target", "ops", "compile s", "first run s", *timed, "peak MiB", "weights + live MiB", "largest difference"]
     yield f"| {' | '.join(columns)} |\n" + "|---" * len(columns) + "|"
     ratios: dict[tuple[str, int], list[float]] = {}
     for name, target, tiles in rows:
-        how = ["--rounds", str(rounds), "--engine", engine, *["--cpu"] * cpu, *(["--optimise", optimise] if optimise else [])]
         r = _measured(folder, name, "--target", target, "--tiles", str(tiles), *how)
         if isinstance(r, str):
             yield f"| {name} | {target} | {r} |"
@@ -173,7 +171,7 @@ def inference(
             ours, theirs = r[f"ours_{n}"], r[f"theirs_{n}"]
             cells += [f"{ours:.1f}", f"{theirs:.1f}", f"**{ours / theirs:.2f}**"]
             ratios.setdefault((target, n), []).append(ours / theirs)
-        yield f"| {' | '.join(cells)} | {r['peak_mib']:.0f} | {r['bound_mib']:.0f} | {r['difference']:.0e} |"
+        yield f"| {' | '.join(cells)} | {r['peak_mib']:.1f} | {r['bound_mib']:.1f} | {r['difference']:.0e} |"
     for (target, n), found in ratios.items():
         mean = math.exp(sum(map(math.log, found)) / len(found))
         yield f"{target}, {n} thread{'s' if n > 1 else ''}: geometric mean {mean:.2f}, largest {max(found):.2f} ({len(found)} rows)"
@@ -207,6 +205,7 @@ def main() -> int:
     parser.add_argument("--engine", default="native", choices=("numpy", "native"))
     parser.add_argument("--cpu", action="store_true", help="CPU times of one thread, the first table only")
     parser.add_argument("--optimise", help="the aim of our plans, as of `populus.compile`")
+    parser.add_argument("--apart", action="store_true", help="a child process compiles")
     parser.add_argument("--reference", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--one", metavar="FILE", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -217,13 +216,15 @@ def main() -> int:
             build = f"import onnx; from benchmarks.models import MODELS; onnx.save(MODELS[{args.models[0]!r}](), {str(path)!r})"
             assert args.models[0] in MODELS, args.models
             subprocess.run([sys.executable, "-c", build], check=True)
-        how = args.target, args.tiles, args.rounds, args.engine, args.cpu, args.optimise
+        how = args.target, args.tiles, args.rounds, args.engine, args.cpu, args.optimise, args.apart
         found = measure_reference(path) if args.reference else measure(path, *how)
         print(json.dumps(found))
         return 0
     rows = [r for r in ROWS if (not args.models or r[0] in args.models) and args.target in (None, r[1])]
     with tempfile.TemporaryDirectory() as folder:
-        tables: list[Iterator[str]] = [inference(rows, args.rounds, args.engine, folder, args.cpu, args.optimise)]
+        how = ["--rounds", str(args.rounds), "--engine", args.engine, *["--cpu"] * args.cpu, *["--apart"] * args.apart]
+        how += [] if args.optimise is None else ["--optimise", args.optimise]
+        tables: list[Iterator[str]] = [inference(rows, _threads(args.engine, args.cpu), folder, how)]
         if not args.models and args.engine == "native" and not args.cpu:
             tables.append(reference(folder))
             tables.append(_elsewhere(f"from benchmarks.training import rows\nfor row in rows({args.rounds}): print(row, flush=True)"))

@@ -38,6 +38,16 @@ inputs = {n: np.zeros(t.get_shape(), np.float32) for n, t in program.signature.i
 for _ in range(int(sys.argv[-1])):
     program.run(inputs)
 """
+APART = """
+import sys
+import numpy as np
+import populus
+shape = tuple(map(int, sys.argv[3].split(",")))
+program = populus.compile(sys.argv[1], target="host", cache=False, apart=True)
+inputs = {sys.argv[2]: np.zeros(shape, np.float32)}
+for _ in range(int(sys.argv[-1])):
+    program.run(inputs)
+"""
 KEPT = """
 import sys
 import numpy as np
@@ -110,6 +120,7 @@ def prepared(path: Path, folder: Path, interpreter: str, runs: int) -> dict[str,
         "onnxruntime": lambda i: ([*python, PEER, str(path), str(runs)], warm),
         "compiled, empty cache of objects": lambda i: ([*python, COMPILED, str(path), str(runs)], str(folder / str(i))),
         "compiled, filled cache of objects": lambda i: ([*python, COMPILED, str(path), str(runs)], warm),
+        "compiled apart, filled cache of objects": lambda i: ([*python, APART, str(path), name, shape, str(runs)], warm),
     }
     if shutil.which("cc") is not None:
         populus.build(program, folder / "built")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -30,10 +29,9 @@ from populus.lowering.driver.extensions import known
 from populus.program.built_sizes import noted, open_sizes, programs_of
 from populus.program.open_program import OpenProgram
 from populus.program.program import Program
-from populus.program.ready import MOST, ReadyProgram, absolute
+from populus.program.ready import MOST, ReadyProgram, absolute, padded
 from populus.program.ready_open import ReadyOpenProgram, rule_of
 from populus.program.signature import Signature
-from populus.runtime.built.open_sizes import Padded
 from populus.runtime.engine.states import check_states
 from populus.runtime.session import graph_of
 
@@ -189,8 +187,7 @@ def kept(program: Program, place: Place, begun: int) -> ReadyProgram | ReadyOpen
     options, opened = program.options, program.source.once().opened
     if options.engine not in ("auto", "native") or options.sample or program.level != "poplar" or opened is None or known():
         return None
-    folder = os.path.dirname(place.model)
-    lines = place.lines(sorted({place.model, *(absolute(os.path.join(folder, name)) for name in _locations(opened.proto))}), begun)
+    lines = place.lines(files_of(place.model, opened.proto), begun)
     if sys.platform != "linux" or lines is None:
         return None
     if not isinstance(program, OpenProgram):
@@ -206,32 +203,42 @@ def kept_as(program: Program, place: Place, lines: Sequence[str]) -> ReadyProgra
     MOST bytes of constants, with those of the model's other sizes, and for one that tile registers, which frozen programs do not use,
     would run faster.
     """
-    from populus.runtime.engine.native.codegen.cpu import NATIVE, machine
+    from populus.runtime.engine.native.codegen.cpu import NATIVE
 
-    if not _takes_arrays(program.signature):
-        return None
-    storages = [op for op in graph_of(program.module("poplar")).walk() if isinstance(op, StorageOp)]
-    if not place.asked and machine().tiles and any(dtype_of(op.type.element).name in NARROW for op in storages):
-        return None
-    if not place.asked and place.taken() + sum(_bytes(op) for op in storages if isinstance(op, ConstOp)) > MOST:
+    if not _takes_arrays(program.signature) or not is_worth_keeping(program, place):
         return None
     from populus.runtime.built.kept import KeptProgram
-    from populus.runtime.built.library import Runner, threads_of
+    from populus.runtime.built.library import threads_of
     from populus.runtime.engine.native.frozen.keep import placed
 
     try:
         frozen = frozen_program(program, NATIVE, {}, padded=True)
-        built: Runner | Padded = KeptProgram(placed(frozen), threads_of(program.options.threads))
+        built = KeptProgram(placed(frozen), threads_of(program.options.threads))
     except (PopulusError, ImportError, OSError):
         return None
-    note = ""
-    if (sizes := open_sizes(program.signature)) is not None:
-        note = sizes.note().decode()
-        built = Padded(built, json.loads(note))
+    note = note_of(program.signature)
     keep = partial(_keep, place, lines, frozen, note)
     if place.asked:
         keep()
-    return ReadyProgram(built, lambda: program, None if place.asked else keep)
+    return ReadyProgram(padded(built, note), lambda: program, None if place.asked else keep)
+
+
+def is_worth_keeping(program: Program, place: Place) -> bool:
+    """Tells whether a program is to be kept: whatever is asked for, and else what is neither large nor faster on tile registers."""
+    from populus.runtime.engine.native.codegen.cpu import machine
+
+    if place.asked:
+        return True
+    storages = [op for op in graph_of(program.module("poplar")).walk() if isinstance(op, StorageOp)]
+    if machine().tiles and any(dtype_of(op.type.element).name in NARROW for op in storages):
+        return False
+    return place.taken() + sum(_bytes(op) for op in storages if isinstance(op, ConstOp)) <= MOST
+
+
+def note_of(signature: Signature) -> str:
+    """Writes what the file of a program says of dimensions of several sizes; nothing if there are none."""
+    sizes = open_sizes(signature)
+    return "" if sizes is None else sizes.note().decode()
 
 
 def _keep(place: Place, lines: Sequence[str], frozen: Frozen, note: str) -> None:
@@ -264,6 +271,11 @@ def _takes_arrays(signature: Signature) -> bool:
     except PopulusError:
         return False
     return True
+
+
+def files_of(path: str, proto: Message) -> list[str]:
+    """Lists the files of a model: its own, and those that its tensors are in."""
+    return sorted({path, *(absolute(os.path.join(os.path.dirname(path), name)) for name in _locations(proto))})
 
 
 def _locations(message: Message) -> Iterator[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from populus.dialects.poplar.target import HOST, Spec
 from populus.dialects.support.budget import timed
-from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
 from populus.dialects.support.garbage import no_garbage_collection
+from populus.dialects.support.users_line import users_level
 from populus.lowering.poplar.allocate import TooLargeError
 from populus.program.models import as_model
 from populus.program.open_program import OpenProgram, open_dimensions
@@ -43,6 +45,9 @@ def compiled(model: object, options: CompileOptions) -> Program:
     """Compiles as `compile` does, for callers that have an options object. Raises PopulusError."""
     if (watching := watch()) is not None:
         options = replace(options, **watching.changes())
+    if options.apart:
+        message = "compiled in this process, not apart: only programs of `populus.compile` are handed over by another"
+        warnings.warn(message, PopulusWarning, stacklevel=users_level())
     loaded = options.extensions()
     options.check()
     source = Source(as_model(model, options.example_inputs), dict(options.dims or {}), loaded, bounds=dict(options.bounds or {}))

@@ -9,10 +9,13 @@ from inspect import Signature, signature  # which dataclasses have imported
 from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
 
+from populus.dialects.support.errors import checked
 from populus.dialects.support.garbage import end_quickly, import_for_good
 from populus.program import ready
 
 if TYPE_CHECKING:
+    from populus.dialects.support.child import Tell
+    from populus.program.apart import Handed
     from populus.program.program import Program
     from populus.program.source import Model
 
@@ -22,14 +25,13 @@ def _front(model: Model, **options: Any) -> Program:
 
     The program of an `.onnx` file is kept after its first run, unless `cache` is False; at once if `cache` is set. Other processes load it
     without importing the compiler, as long as the files, the options, this package and the CPU are the same. This process runs the same
-    form, so all have the same bits.
+    form, so all have the same bits. With `apart`, a child process compiles.
     """
+    apart = checked(options.pop("apart", False), bool, "apart", "True or False")
     place = ready.Place.of(model, options)
-    full = partial(_compiled, model, options)
-    if place is None:
-        return full()
-    found: object = place.find(full)
-    if found is None and os.path.exists(place.disk.path(place.open_name)):
+    full = partial(compiled, model, options)
+    found: object = None if place is None else place.find(full)
+    if place is not None and found is None and os.path.exists(place.disk.path(place.open_name)):
         from populus.program import ready_open
 
         found = ready_open.find(place, full, _kept_as)
@@ -37,10 +39,26 @@ def _front(model: Model, **options: Any) -> Program:
         end_quickly()
         return cast("Program", found)
     begun = time_ns()
+    if apart:
+        from populus.program.apart import compiled_apart
+
+        handed = compiled_apart(model, options, place, full, partial(_handed, model, options, place, begun))
+        if handed is not None:
+            end_quickly()
+            return cast("Program", handed)
     program = full()
+    if place is None:
+        return program
     from populus.program.building import kept
 
     return cast("Program", kept(program, place, begun) or program)
+
+
+def _handed(model: Model, options: dict[str, Any], place: ready.Place | None, begun: int, file: int, tell: Tell) -> Handed | str:
+    program = compiled(model, options | ({"progress": tell} if options.get("progress") is not None else {}))
+    from populus.program.handed import handed
+
+    return handed(program, place, begun, file)
 
 
 def _kept_as(program: Program, place: ready.Place, lines: Sequence[str]) -> ready.ReadyProgram | None:
@@ -79,7 +97,8 @@ class _Described:
 compile = _Described()
 
 
-def _compiled(model: Model, options: dict[str, Any]) -> Program:
+def compiled(model: Model, options: dict[str, Any]) -> Program:
+    """Imports the compiler and compiles."""
     import_for_good("populus.program.compile")
     from populus.dialects.support.quick_classes import quick_classes
     from populus.program import compile as api

@@ -174,6 +174,7 @@ class CompileOptions(MachineOptions):
     with errors of a few 1e-6 of the largest output.
     `plan`: a file of plans of products and convolutions, by name or pattern (docs/plans.md); the others are planned as always.
     `weight_format`: `bfp8` or `bfp4`, to which constants that products multiply are rounded, on a machine that has it.
+    `apart`: a child process compiles, and this one runs the built form without the compiler in its memory (docs/compile-apart.md).
     `progress`: called with the number and name of each pass before it runs.
     """
 
@@ -190,6 +191,7 @@ class CompileOptions(MachineOptions):
     accuracy: AccuracyName = "standard"
     plan: str | os.PathLike[str] | None = None
     weight_format: Literal["bfp8", "bfp4"] | None = None
+    apart: bool = False
     progress: Callable[[int, str], None] | None = None
 
     def check(self) -> None:

@@ -69,7 +69,7 @@ class Place:
         cache: Any = options.get("cache")
         if cache is False or not isinstance(model, str | os.PathLike) or not is_plain():
             return None
-        if cache is None and any(os.environ.get(name, "") not in ("", "0") for name in _CHECKS):
+        if cache is None and is_checked():
             return None
         folder = default_place("populus-programs") if cache in (None, True) else cast("str", os.fspath(cache))
         others = {name: value for name, value in options.items() if name not in ("cache", "progress")}
@@ -124,17 +124,11 @@ class Place:
                 built = load_kept(data, flat, threads, identity)
             else:
                 built = BuiltProgram(code, threads)
-            if note:
-                import json
-
-                from populus.runtime.built.open_sizes import Padded
-
-                built = Padded(built, json.loads(note))
         except (OSError, ProgramError):
             return None
         for name in names:
             self.disk.used(name)
-        return ReadyProgram(built, full)
+        return ReadyProgram(padded(built, note), full, lines=lines)
 
     def settled(self, files: Sequence[str], begun: int) -> bool:
         """Tells whether a later change of any of these files surely gives it another time than it has. `begun` as for `keep`."""
@@ -146,7 +140,7 @@ class Place:
     def lines(self, files: Sequence[str], begun: int) -> list[str] | None:
         """Describes the files of a model as they are; None if one is so new that it may have changed since. `begun` as for `settled`."""
         try:
-            lines = [_line(path) for path in files]
+            lines = [line(path) for path in files]
         except OSError:
             return None
         return lines if self.settled(files, begun) else None
@@ -191,19 +185,29 @@ def finish() -> None:
 class ReadyProgram:
     """A program that runs from its frozen form. `run`, `bind` and `signature` answer at once; all else of `Program` compiles first.
 
-    `later`: called in a thread after the first run, which it does not delay.
+    `later`: called in a thread after the first run, which it does not delay. `lines`: the model's files, if `full` reads them again.
+    `plain`: tells whether the built form runs; otherwise the compiled one does.
     """
 
-    def __init__(self, built: Runner | Padded, full: Callable[[], Program], later: Callable[[], object] | None = None):
+    def __init__(
+        self,
+        built: Runner | Padded,
+        full: Callable[[], Program],
+        later: Callable[[], object] | None = None,
+        lines: Sequence[str] = (),
+        plain: Callable[[], bool] | None = None,
+    ):
         self._built = built
         self._compile = full
         self._later = later
+        self._lines = lines
+        self._plain = plain or is_plain
         self._full: Program | None = None
         self._making = Guard()
 
     def run(self, inputs: Inputs) -> dict[str, NDArray[Any]]:
         """Runs the program, as `Program.run` does. A mistake is left to the compiled model, which words it."""
-        if self._full is None and is_plain():
+        if self._plain():
             try:
                 found = self._built.run(inputs)
             except ProgramError:
@@ -251,9 +255,12 @@ class ReadyProgram:
         return Signature(inputs, outputs, padding=Padding.noted(note, inputs | outputs) if note else None)
 
     def _program(self) -> Program:
+        """Compiles the model. Raises PopulusError if its files have changed since: that would be another program."""
         with self._making.lock:
             if self._full is None:
-                self._full = self._compile()
+                full = self._compile()
+                check_unchanged(self._lines)
+                self._full = full
             return self._full
 
     def __getattr__(self, name: str) -> Any:
@@ -274,8 +281,12 @@ def is_ready(program: object) -> bool:
     return type(program) is ReadyProgram
 
 
+def is_checked() -> bool:
+    """Tells whether launches and memory of this process are checked, which those of a built program are not."""
+    return any(os.environ.get(name, "") not in ("", "0") for name in ("POPULUS_CHECK", "POPULUS_GUARD"))
+
+
 _HARMLESS = ("POPULUS_CACHE", "POPULUS_THREADS")
-_CHECKS = ("POPULUS_CHECK", "POPULUS_GUARD")  # of launches and of memory, which a library does not have
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
@@ -300,19 +311,47 @@ def _times(path: str) -> tuple[int, int]:
 
 def unchanged(lines: Sequence[str]) -> bool:
     """Tells whether the files of these lines are what they were. Raises OSError without one of them."""
-    return all(_line(line.partition(" : ")[2]) == line for line in lines)
+    return all(line(said.partition(" : ")[2]) == said for said in lines)
 
 
-def _line(path: str) -> str:
+def line(path: str) -> str:
     """Writes a file's path after numbers that change with its content: device, inode, size, times. Raises OSError without the file."""
     found = os.stat(path)
     return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} : {path}"
 
 
+def check_unchanged(lines: Sequence[str]) -> None:
+    """Raises PopulusError for a file of a model that has changed since its line was made."""
+    for said in lines:
+        with suppress(OSError):
+            if unchanged([said]):
+                continue
+        from populus.dialects.support.diagnostics import PopulusError
+
+        raise PopulusError(f"{said.partition(' : ')[2]}: the file has changed since it was read; compile it again")
+
+
+def padded(built: Runner, note: str) -> Runner | Padded:
+    """Lets a program take arrays of any sizes within its bounds, if a note says them."""
+    if not note:
+        return built
+    import json
+
+    from populus.runtime.built.open_sizes import Padded
+
+    return Padded(built, json.loads(note))
+
+
 def is_plain() -> bool:
     """Tells whether no ops were loaded in this process, and nobody watches its programs."""
     extensions, watch = sys.modules.get("populus.lowering.driver.extensions"), sys.modules.get("populus.program.watch")
-    return (extensions is None or not extensions.known()) and (watch is None or watch.watch() is None)
+    return (extensions is None or not extensions.known()) and (watch is None or watch.watch() is None)  # each run asks it
+
+
+def is_watched() -> bool:
+    """Tells whether somebody watches the programs of this process."""
+    watch = sys.modules.get("populus.program.watch")
+    return watch is not None and watch.watch() is not None
 
 
 def _text(value: object) -> str | None:

@@ -18,7 +18,7 @@ import numpy as np
 from populus.dialects.support.errors import ProgramError
 from populus.dialects.support.guard import Guard
 from populus.program.buckets import bucket
-from populus.program.ready import Place, ReadyProgram, is_plain, unchanged
+from populus.program.ready import Place, ReadyProgram, check_unchanged, is_plain, unchanged
 from populus.runtime.built.given import Inputs, by_name
 from populus.runtime.built.open_sizes import SEEN, Shapes
 
@@ -130,10 +130,7 @@ class ReadyOpenProgram:
         with self._making.lock:
             if self._full is None:
                 full = self._read()
-                if not _are(self._lines):
-                    from populus.dialects.support.diagnostics import PopulusError
-
-                    raise PopulusError(f"{self._place.model}: the file has changed since it was read; compile it again")
+                check_unchanged(self._lines)
                 self._full = cast("OpenProgram", full)
             return self._full
 

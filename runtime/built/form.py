@@ -13,7 +13,7 @@ need most of the memory that packing does, and no constant is written over befor
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -159,8 +159,8 @@ class Form:
             digest.update(part)
         return digest.digest()[:16]
 
-    def write(self, path: Path, identity: bytes) -> None:
-        """Writes the file."""
+    def write(self, path: str | Path, identity: bytes, written: Callable[[Array], None] | None = None) -> None:
+        """Writes the file. `written`: called with each constant that nothing reads from here on."""
         known = FEATURES[self.architecture]
         mask = sum(1 << known.index(name) for name in self.features if name in known)
         counts = [len(role) for role in self.tensors]
@@ -174,6 +174,8 @@ class Form:
             for offset, constant in zip(self.offsets, self.constants):
                 file.seek(offset)
                 file.write(np.ascontiguousarray(constant).view(np.uint8).data)
+                if written is not None:
+                    written(constant)
             file.truncate(self._size)
             file.flush()
             found = checksum(np.memmap(path, np.uint64, "r"))

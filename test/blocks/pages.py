@@ -27,6 +27,7 @@ PAGES: dict[str, Page] = {
             "EXAMPLES": Frame("gathered.py", GATHERED, ("populus check-op gathered.py --seconds 5",)),
         },
     ),
+    "docs/compile-apart.md": Page(given=givens.one_model),
     "docs/build.md": Page(
         given=givens.build,
         needs=("cc", "make"),
