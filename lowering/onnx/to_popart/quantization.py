@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from xdsl.dialects.builtin import f32, i32
 from xdsl.ir import Attribute, SSAValue
@@ -97,10 +99,12 @@ def dynamic_quantize(c: Conversion) -> list[Output]:
     ONNX's function divides by a scale of 0 if x is all 0; as in onnxruntime, the scale is 1 then.
     Source: ONNX DynamicQuantizeLinear-11.
     """
-    x = c.input(0)
+    x, extreme = c.input(0), c.insert
+    if c.masks is not None:  # the range has 0, so zeros beyond the valid part serve both ends
+        x, extreme = c.masks.filled(c, x, None, "zero"), partial(c.masks.plain, c)
     everywhere = tuple(range(len(shape(x))))
-    low = Term(c, c.insert(popart.ReduceMinOp(x, axes=everywhere, keep=False))).min(0)
-    high = Term(c, c.insert(popart.ReduceMaxOp(x, axes=everywhere, keep=False))).max(0)
+    low = Term(c, extreme(popart.ReduceMinOp(x, axes=everywhere, keep=False))).min(0)
+    high = Term(c, extreme(popart.ReduceMaxOp(x, axes=everywhere, keep=False))).max(0)
     reach = high - low
     scale = (reach > 0).where(reach / 255, 1)
     zero = (0 - low) / scale
