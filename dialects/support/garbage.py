@@ -10,6 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
+from itertools import compress
 
 PACKAGES = ("__main__", "google", "llvmlite", "ml_dtypes", "nanobind", "numpy", "onnx", "populus", "xdsl")
 
@@ -67,7 +68,7 @@ def leave_to_the_system() -> None:
     objects = gc.get_objects()
     types = set(map(type, objects))
     ending = {t for t in types if hasattr(t, "__del__") and _root(t) != "populus"}
-    if not all(map(_is_plain, types)) or not {id(o) for o in objects if type(o) in ending} <= _streams():
+    if not all(map(_is_plain, types)) or not set(map(id, compress(objects, map(ending.__contains__, map(type, objects))))) <= _streams():
         return
     gc.freeze()
 

@@ -25,6 +25,7 @@ from populus.dialects.support.element_types import dtype_of, element_type_of, sh
 from populus.dialects.support.errors import checked
 from populus.dialects.support.garbage import no_garbage_collection
 from populus.dialects.support.output_files import replacing_all
+from populus.dialects.support.quick_classes import quick_classes
 from populus.lowering.driver.extensions import known
 from populus.program.built_sizes import noted, open_sizes, programs_of
 from populus.program.open_program import OpenProgram
@@ -207,13 +208,14 @@ def kept_as(program: Program, place: Place, lines: Sequence[str]) -> ReadyProgra
 
     if not _takes_arrays(program.signature) or not is_worth_keeping(program, place):
         return None
-    from populus.runtime.built.kept import KeptProgram
-    from populus.runtime.built.library import threads_of
-    from populus.runtime.engine.native.frozen.keep import placed
-
     try:
-        frozen = frozen_program(program, NATIVE, {}, padded=True)
-        built = KeptProgram(placed(frozen), threads_of(program.options.threads))
+        with no_garbage_collection(), quick_classes():  # the engine imports its kernels
+            from populus.runtime.built.kept import KeptProgram
+            from populus.runtime.built.library import threads_of
+            from populus.runtime.engine.native.frozen.keep import placed
+
+            frozen = frozen_program(program, NATIVE, {}, padded=True)
+            built = KeptProgram(placed(frozen), threads_of(program.options.threads))
     except (PopulusError, ImportError, OSError):
         return None
     note = note_of(program.signature)

@@ -10,7 +10,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
 
 from populus.dialects.support.errors import checked
-from populus.dialects.support.garbage import end_quickly, import_for_good
+from populus.dialects.support.garbage import end_quickly, import_for_good, no_garbage_collection
 from populus.program import ready
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def _front(model: Model, **options: Any) -> Program:
     program = full()
     if place is None:
         return program
+    import_for_good("populus.program.building")
     from populus.program.building import kept
 
     return cast("Program", kept(program, place, begun) or program)
@@ -56,9 +57,12 @@ def _front(model: Model, **options: Any) -> Program:
 
 def _handed(model: Model, options: dict[str, Any], place: ready.Place | None, begun: int, file: int, tell: Tell) -> Handed | str:
     program = compiled(model, options | ({"progress": tell} if options.get("progress") is not None else {}))
-    from populus.program.handed import handed
+    from populus.dialects.support.quick_classes import quick_classes
 
-    return handed(program, place, begun, file)
+    with no_garbage_collection(), quick_classes():
+        from populus.program.handed import handed
+
+        return handed(program, place, begun, file)
 
 
 def _kept_as(program: Program, place: ready.Place, lines: Sequence[str]) -> ready.ReadyProgram | None:
