@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
@@ -98,7 +99,23 @@ class TypedAttributes(QuickOps):
     def __setattr__(cls, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name == "get_irdl_definition":
-            _type_accessors(cast("type[IRDLOperation]", cls))
+            for field, accessor in cls.own_accessors({}, cast("type[IRDLOperation]", cls).get_irdl_definition()).items():
+                super().__setattr__(field, accessor)
+
+    def own_accessors(cls, made: Mapping[str, Any], definition: OpDef) -> dict[str, Any]:
+        """Gives those of properties with a `TypedConstraint` too. Raises PyRDLOpDefinitionError for a field of another type."""
+        found = super().own_accessors(made, definition)
+        for field, (name, table) in definition.accessor_names.items():
+            stated = definition.properties[name] if table == "property" else None
+            if stated is None or isinstance(stated, OptPropertyDef) or not isinstance(stated.constr, TypedConstraint):
+                continue
+            constraint = stated.constr
+            declared, expected = _declared_type(cls, field), constraint.PLAIN.__name__
+            if declared and declared != expected and {declared, expected} & SCALARS:
+                said = f"class {cls.__name__}: `{field}: {declared}` has values of type {expected}; declare `{field}: {expected}`"
+                raise PyRDLOpDefinitionError(said)
+            found[field] = _TypedAccessor(name, constraint)
+        return found
 
 
 OPERANDS = "operands attr-dict `:` functional-type(operands, results)"
@@ -121,20 +138,6 @@ def _parse(cls: Any, parser: Parser) -> IRDLOperation:
 
 def _print(self: Any, printer: Printer) -> None:
     _format_of(cast("type[Any]", type(self))).print(printer, self)
-
-
-def _type_accessors(cls: type[IRDLOperation]) -> None:
-    definition: OpDef = cls.get_irdl_definition()
-    for field, (name, table) in definition.accessor_names.items():
-        stated = definition.properties[name] if table == "property" else None
-        if stated is None or isinstance(stated, OptPropertyDef) or not isinstance(stated.constr, TypedConstraint):
-            continue
-        constraint = stated.constr
-        declared, expected = _declared_type(cls, field), constraint.PLAIN.__name__
-        if declared and declared != expected and {declared, expected} & SCALARS:
-            said = f"class {cls.__name__}: `{field}: {declared}` has values of type {expected}; declare `{field}: {expected}`"
-            raise PyRDLOpDefinitionError(said)
-        setattr(cls, field, _TypedAccessor(name, constraint))
 
 
 def _declared_type(cls: type, field: str) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, FrozenInstanceError
 from functools import cache, cached_property
+from importlib import import_module
 from types import CellType, CodeType, FunctionType, SimpleNamespace
 from typing import Any, ClassVar, cast, get_origin
 from weakref import WeakKeyDictionary
@@ -34,13 +35,14 @@ _recipes: WeakKeyDictionary[type, _Recipe] = WeakKeyDictionary()
 
 @contextmanager
 def quick_classes() -> Generator[None, None, None]:
-    """Makes dataclasses of modules that are imported inside quick ones. Modules of other packages have those of `dataclasses`."""
+    """Makes dataclasses and ops of modules that are imported inside quick ones. Modules of other packages have those of `dataclasses`."""
     with _lock:
         _inside.append(None)
         if dataclasses.dataclass is _dataclass:
             dataclasses.dataclass = dataclass
     try:
-        yield
+        with import_module("populus.dialects.support.late_ops").late_ops():
+            yield
     finally:
         with _lock:
             _inside.pop()
