@@ -270,6 +270,8 @@ def _all_equal(array: NDArray[Any]) -> bool:
     def bits(elements: NDArray[Any]) -> NDArray[Any]:
         return elements.view(f"V{elements.itemsize}" if elements.itemsize > 8 else f"u{elements.itemsize}")
 
+    if array.size and array.flags.c_contiguous and array.item(0) != array.item(-1) and array.item(0) == array.item(0):  # a NaN equals none
+        return False
     first = bits(np.ascontiguousarray(array.flat[:1]))
     few = array.flat[:64], array.flat[:: max(array.size // SAMPLES, 1)]
     if not all(bool((bits(some) == first).all()) for some in few):

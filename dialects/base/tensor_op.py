@@ -133,7 +133,7 @@ class TensorOp(PlainErrors, IRDLOperation, metaclass=TypedAttributes):
         if any(isinstance(option, AttrSizedOperandSegments) for option in definition.options):
             attributes[AttrSizedOperandSegments.attribute_name] = DenseArrayBase.from_list(i32, sizes)
         # Not IRDLOperation's: it would build and check the same lists a second time, for a third of an op's cost.
-        Operation.__init__(self, operands=found, properties=attributes)
+        self.begin(found, (), attributes)
         self.results = SSAValues(OpResult(t, self, i) for i, t in enumerate(self.inferred()))
 
     def inferred(self) -> Sequence[TensorType[Attribute]]:

@@ -64,15 +64,13 @@ class FamilyOp(PlainErrors, IRDLOperation):
         fields: Sequence[tuple[Field, SSAValue]],
         params: dict[str, Attribute] | None = None,
     ):
-        super().__init__(
-            operands=[[view for _, view in fields]],
-            properties={
-                "codelet": StringAttr(codelet),
-                "params": DictionaryAttr(params or {}),
-                "domain": DomainAttr(domain),
-                "fields": FieldsAttr(tuple(field for field, _ in fields)),
-            },
-        )
+        properties = {
+            "codelet": StringAttr(codelet),
+            "params": DictionaryAttr(params or {}),
+            "domain": DomainAttr(domain),
+            "fields": FieldsAttr(tuple(field for field, _ in fields)),
+        }
+        self.begin([view for _, view in fields], (), properties)
 
     @property
     def space(self) -> Domain:
@@ -317,7 +315,7 @@ class ExecuteOp(PlainErrors, IRDLOperation):
     assembly_format = "$label $body attr-dict"
 
     def __init__(self, label: str, families: Sequence[FamilyOp]):
-        super().__init__(properties={"label": StringAttr(label)}, regions=[Region(Block(families))])
+        self.begin((), (), {"label": StringAttr(label)}, [Region(Block(families))])
 
     def families(self) -> list[FamilyOp]:
         """Lists the families, in order."""

@@ -113,7 +113,7 @@ class VarOp(StorageOp):
     traits = traits_def(_Allocates())
 
     def __init__(self, label: str, type: TensorType, grid: Grid | None = None):
-        super().__init__(properties=_named(label, grid), result_types=[type])
+        self.begin((), [type], _named(label, grid))
 
     def verify_(self) -> None:
         self._verify_layout()
@@ -141,7 +141,7 @@ class ConstOp(StorageOp):
     traits = traits_def(Pure())
 
     def __init__(self, label: str, value: Attribute, type: TensorType, grid: Grid | None = None):
-        super().__init__(properties={**_named(label, grid), "value": value}, result_types=[type])
+        self.begin((), [type], {**_named(label, grid), "value": value})
 
     def array(self) -> Any:
         """Returns the value, read-only (`data.attribute_array`)."""
@@ -283,11 +283,7 @@ class SliceOp(ViewOp):
     def __init__(self, x: SSAValue, begins: Sequence[int], ends: Sequence[int], steps: Sequence[int]):
         view = View.whole(type_of(x).shape).slice(begins, ends, steps)
         bounds = {"begins": begins, "ends": ends, "steps": steps}
-        super().__init__(
-            operands=[x],
-            properties={k: integers(v) for k, v in bounds.items()},
-            result_types=[type_of(x).reshaped(view.shape)],
-        )
+        self.begin([x], [type_of(x).reshaped(view.shape)], {k: integers(v) for k, v in bounds.items()})
 
     def apply(self, view: View) -> View:
         return view.slice(ints(self.begins), ints(self.ends), ints(self.steps))
@@ -334,7 +330,7 @@ class ReshapeOp(ViewOp):
     assembly_format = "$x attr-dict `:` type($x) `->` type($y)"
 
     def __init__(self, x: SSAValue, shape: Sequence[int]):
-        super().__init__(operands=[x], result_types=[type_of(x).reshaped(shape)])
+        self.begin([x], [type_of(x).reshaped(shape)], {})
 
     def apply(self, view: View) -> View | None:
         return view.reshape(self.y.type.shape)
@@ -353,7 +349,7 @@ class BroadcastOp(ViewOp):
     assembly_format = "$x attr-dict `:` type($x) `->` type($y)"
 
     def __init__(self, x: SSAValue, shape: Sequence[int]):
-        super().__init__(operands=[x], result_types=[type_of(x).reshaped(shape)])
+        self.begin([x], [type_of(x).reshaped(shape)], {})
 
     def apply(self, view: View) -> View:
         return view.broadcast(self.y.type.shape)
@@ -372,11 +368,8 @@ class DimShuffleOp(ViewOp):
     permutation = prop_def(DenseArrayBase.constr(i64))
 
     def __init__(self, x: SSAValue, permutation: Sequence[int]):
-        super().__init__(
-            operands=[x],
-            properties={"permutation": integers(permutation)},
-            result_types=[type_of(x).reshaped([type_of(x).shape[d] for d in permutation])],
-        )
+        shape = type_of(x).shape
+        self.begin([x], [type_of(x).reshaped([shape[d] for d in permutation])], {"permutation": integers(permutation)})
 
     def apply(self, view: View) -> View:
         return view.dim_shuffle(ints(self.permutation))

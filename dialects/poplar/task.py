@@ -224,7 +224,7 @@ class TaskOp(PlainErrors, IRDLOperation):
     assembly_format = "$label $body attr-dict"
 
     def __init__(self, label: str, body: Region):
-        super().__init__(properties={"label": StringAttr(label)}, regions=[body])
+        self.begin((), (), {"label": StringAttr(label)}, [body])
 
     def families(self) -> list[FamilyOp]:
         """Lists the families, in order."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -50,7 +50,7 @@ class _Entry:
     key: str | None
     origin: Hashable
     remake: Callable[[], NDArray[np.uint8]] | None = None
-    forms: WeakValueDictionary[Hashable, NDArray[Any]] = field(default_factory=WeakValueDictionary[Hashable, "NDArray[Any]"])
+    forms: WeakValueDictionary[Hashable, NDArray[Any]] | None = None
 
 
 class ConstantTable:
@@ -182,7 +182,11 @@ class ConstantTable:
 
     def forms(self, handle: Handle) -> WeakValueDictionary[Hashable, NDArray[Any]]:
         """Gives the other forms of a content that engines made, as long as these use them."""
-        return self._entries[handle].forms
+        entry = self._entries[handle]
+        with self._naming.lock:
+            if entry.forms is None:
+                entry.forms = WeakValueDictionary()
+            return entry.forms
 
     def remake(self, handle: Handle) -> Callable[[], NDArray[np.uint8]] | None:
         """Gives the function that computes a content again from a file's; None if there is none."""

@@ -25,7 +25,7 @@ from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from populus.dialects.support.errors import PopulusWarning as PopulusWarning  # noqa: PLC0414, as others import it from here
 from populus.dialects.support.errors import ProgramError
-from populus.dialects.support.quick_ops import QuickOps
+from populus.dialects.support.quick_ops import QuickOp
 
 NOTHING = NoneAttr()
 TENSORS = ("onnx", "stablehlo", "chlo", "popart", "popops", "poplin", "popnn", "poprand", "gcl", "host", "data")
@@ -131,7 +131,7 @@ def parts_of(location: FusedLoc) -> list[LocationAttr]:
     return [part for part in cast("ArrayAttr[LocationAttr]", location.locations) if not isinstance(part, NoneAttr)]
 
 
-class PlainErrors(Operation, metaclass=QuickOps):
+class PlainErrors(QuickOp):
     """An op whose failed check is its message alone: xDSL prints the whole module beside it, which nothing here reads."""
 
     def emit_error(self, message: str, underlying_error: Exception) -> NoReturn:

@@ -154,9 +154,12 @@ def size_in_bytes(element: Attribute) -> int:
 
 def shape_of(type: Attribute) -> tuple[int, ...]:
     """Returns the shape of a tensor type; -1 for a dynamic dimension. A sparse type has that of the dense tensor."""
-    type = getattr(type, "dense", type)
-    assert isinstance(type, TensorType), type
-    return type.get_shape()
+    found: tuple[int, ...] | None = vars(type).get("plain_shape")  # a net asks 15,000 times, and has a hundred types
+    if found is None:
+        dense = getattr(type, "dense", type)
+        assert isinstance(dense, TensorType), type
+        found = vars(type)["plain_shape"] = dense.get_shape()
+    return found
 
 
 def bytes_of(shape: Sequence[int], element: Attribute) -> int:
@@ -171,8 +174,9 @@ def value_bytes(value: SSAValue) -> int:
 
 def element_type_of(type: Attribute) -> Attribute:
     """Returns the element type of a tensor type, or of the dense tensor of a sparse type."""
-    type = getattr(type, "dense", type)
-    assert isinstance(type, TensorType), type
+    if not isinstance(type, TensorType):
+        type = getattr(type, "dense", type)
+        assert isinstance(type, TensorType), type
     return cast("TensorType[Attribute]", type).element_type
 
 

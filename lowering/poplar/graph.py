@@ -216,7 +216,7 @@ def _function_of(function: FuncOp, machine: Target) -> poplar.FuncOp:
 def _replace_argument(argument: BlockArgument, storage: StorageOp, fill: Operation | None, name: str, first: Operation) -> None:
     """Replaces an argument by `storage`, inserted before `first`. `fill`: the step that writes its content."""
     storage.result.name_hint = argument.name_hint
-    cast = UnrealizedConversionCastOp.get([storage.result], [argument.type])
+    cast = UnrealizedConversionCastOp.create(operands=[storage.result], result_types=[argument.type])
     for new in (storage, *([] if fill is None else [fill]), cast):
         new.location = named(name) if isinstance(argument.location, UnknownLoc) else argument.location
         Rewriter.insert_op(new, InsertPoint.before(first))
@@ -290,7 +290,7 @@ def _constant(op: ConstantOp, machine: Target) -> None:
         plain = tensor(shape_of(op.result.type), element_type_of(op.result.type))
         constant = ConstOp(label_of(op), retyped(op.value, plain), poplar_type(op.result.type))
         constant.result.name_hint = op.result.name_hint
-        cast = UnrealizedConversionCastOp.get([constant.result], [op.result.type])
+        cast = UnrealizedConversionCastOp.create(operands=[constant.result], result_types=[op.result.type])
         for new in (constant, cast):
             new.location = op.location
             Rewriter.insert_op(new, InsertPoint.before(op))

@@ -113,7 +113,7 @@ class TileBuilder:
         owner = tensor.owner
         if isinstance(owner, UnrealizedConversionCastOp):
             return owner.inputs[0]
-        cast = UnrealizedConversionCastOp.get([tensor], [poplar_type(tensor.type)])
+        cast = UnrealizedConversionCastOp.create(operands=[tensor], result_types=[poplar_type(tensor.type)])
         self.insert(cast)
         return cast.outputs[0]
 
@@ -122,7 +122,7 @@ class TileBuilder:
         if isinstance(view.type, BuiltinTensorType):
             return view
         assert isinstance(view.type, TensorType), view.type
-        cast = UnrealizedConversionCastOp.get([view], [tensor(view.type.shape, view.type.element)])
+        cast = UnrealizedConversionCastOp.create(operands=[view], result_types=[tensor(view.type.shape, view.type.element)])
         self.insert(cast)
         return cast.outputs[0]
 

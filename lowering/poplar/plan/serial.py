@@ -197,7 +197,7 @@ def _slice(op: Operation, x: SSAValue, dim: int, begin: int, end: int) -> SSAVal
     if isinstance(cast, UnrealizedConversionCastOp) and isinstance(constant := cast.inputs[0].owner, ConstOp):
         array = constant.array()[tuple(slice(begin, end) if d == dim else slice(None) for d in range(len(shape)))]
         new = ConstOp(f"{constant.label.data}.{begin}", array_attribute(array), constant.type.reshaped(array.shape))
-        made = UnrealizedConversionCastOp.get([new.result], [tensor(array.shape, element_type_of(x.type))])
+        made = UnrealizedConversionCastOp.create(operands=[new.result], result_types=[tensor(array.shape, element_type_of(x.type))])
         for inserted in (new, made):
             inserted.location = constant.location
             Rewriter.insert_op(inserted, InsertPoint.before(op))
