@@ -21,18 +21,29 @@ def package_hash() -> str:
     return hash_of_sources(*FOLDERS)
 
 
+@lru_cache(1)
+def engine_hash() -> str:
+    """Hashes the source files that make machine code: those of `dialects` and `runtime`, which import no others of the package."""
+    return hash_of_sources(*(os.path.join(_ABOVE, name) for name in ("dialects", "runtime")))
+
+
 def hash_of_sources(*roots: str) -> str:
     """Hashes the names and contents of source files below folders. Names are those of an installed package, as in a clone."""
     found = dict[str, str]()  # path by name
     for root in roots:
-        above = root if os.path.basename(root) == "populus" else os.path.dirname(root)
-        for folder, folders, names in os.walk(root):
-            folders[:] = [name for name in folders if name != "__pycache__"]
-            paths = [os.path.join(folder, name) for name in names if name.endswith((".py", ".c", ".h", ".txt"))]
-            found |= {os.path.relpath(path, above): path for path in paths}
+        above = len(root if os.path.basename(root) == "populus" else os.path.dirname(root)) + 1
+        folders = [root]
+        while folders:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.name.endswith((".py", ".c", ".h", ".txt")):
+                        found[entry.path[above:]] = entry.path
+                    elif entry.name != "__pycache__" and entry.is_dir():
+                        folders.append(entry.path)
     digest = hashlib.sha256()
     for name, path in sorted(found.items()):
-        with open(path, "rb") as file:
-            content = file.read()
-        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+        with open(path, "rb", buffering=0) as file:
+            content = file.readall()
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
     return digest.hexdigest()

@@ -399,7 +399,7 @@ def test_changed_sources_make_another_object_only_if_the_text_differs(tmp_path, 
     monkeypatch.setenv("POPULUS_CACHE", str(tmp_path))
 
     def compiled_with(package, number):
-        monkeypatch.setattr(jit, "package_hash", lambda: package)
+        monkeypatch.setattr(jit, "engine_hash", lambda: package)
         made = Library(machine())
         kernel = Kernel("a key that says nothing", lambda name, _: f"define i64 @{name}() {{\n  ret i64 {number}\n}}\n")
         kept = made.load([kernel])

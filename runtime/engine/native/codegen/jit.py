@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from weakref import WeakValueDictionary, finalize
 
 from populus.dialects.support.guard import Guard, once
-from populus.dialects.support.package_hash import package_hash
+from populus.dialects.support.package_hash import engine_hash
 from populus.runtime.built.code import Flat, MappedCode
 from populus.runtime.engine.native.codegen import object_cache
 from populus.runtime.engine.native.codegen.cpu import WASM, Machine, binding, machine
@@ -123,7 +123,7 @@ def kept_object(kernel: Kernel, plan: Machine, made: Callable[[], None], emitted
     of = [host.triple, host.cpu, host.features, host.llvmlite]
     # The text's hash, with that of this file, which chooses LLVM's options, names the object. The package's hash finds it without
     # emitting the text, so no source can be forgotten. A wheel's store has this package's hash too.
-    asked = _hashed(kernel.key, package_hash(), plan.triple, plan.cpu, plan.features, *of)
+    asked = _hashed(kernel.key, engine_hash(), plan.triple, plan.cpu, plan.features, *of)
     if (known := object_cache.get(asked)) is not None and (content := _object(kernel, known.decode())) is not None:
         return content
     if (content := stored(store_name(kernel, plan), plan, host)) is not None:
@@ -143,7 +143,7 @@ def kept_object(kernel: Kernel, plan: Machine, made: Callable[[], None], emitted
 
 def store_name(kernel: Kernel, plan: Machine) -> str:
     """Hashes what the code of a kernel depends on, but for the features of the CPU."""
-    return _hashed(kernel.key, package_hash(), plan.architecture)
+    return _hashed(kernel.key, engine_hash(), plan.architecture)
 
 
 @lru_cache(1)
