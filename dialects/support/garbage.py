@@ -66,10 +66,12 @@ def leave_to_the_system() -> None:
     An object with a finaliser, or of an extension that is not known, has all freed as ever: it may have something left to write.
     """
     objects = gc.get_objects()
-    types = set(map(type, objects))
-    ending = {t for t in types if hasattr(t, "__del__") and _root(t) != "populus"}
-    if not all(map(_is_plain, types)) or not set(map(id, compress(objects, map(ending.__contains__, map(type, objects))))) <= _streams():
+    types = list(map(type, objects))  # once: to look at an object takes longer than all else here
+    kinds = set(types)
+    ending = {t for t in kinds if hasattr(t, "__del__") and _root(t) != "populus"}
+    if not all(map(_is_plain, kinds)) or not set(map(id, compress(objects, map(ending.__contains__, types)))) <= _streams():
         return
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(objects))  # so that none of them loses its last reference when modules are emptied
     gc.freeze()
 
 
