@@ -33,11 +33,12 @@ from populus.dialects.support.sparse_arrays import blocks, bytes_of_concatenated
 from populus.dialects.support.tensor_file import write_tensors
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 Dense: TypeAlias = "DenseIntOrFPElementsAttr[Any]"
 
-LATER = 1 << 20  # bytes of a constant that is made when it is read
+LATER = 1 << 16  # bytes of a constant that is made when it is read
 INLINE_ELEMENTS = 64  # a constant of more elements is stored outside the IR, unless all are equal
 
 
@@ -324,14 +325,23 @@ def joined_constant(operands: Sequence[SSAValue], axis: int) -> ConstantOp:
 
     given = arrays()
     first, size = given[0], sum(a.nbytes for a in given)
-    alone = current_pool() is None and all(isinstance(v, StoredAttr) for v, _ in sources)
-    if size < LATER or not alone or _all_equal(first[..., :64]):
+    if not may_wait(size) or not all(isinstance(v, StoredAttr) for v, _ in sources) or _all_equal(first[..., :64]):
         return computed_constant(operands, ("concatenate", axis), lambda: concatenated(arrays(), axis))
-    handle = TABLE.add_later(
-        lambda: concatenated(arrays(), axis).reshape(-1).view(np.uint8), size, lambda at: bytes_of_concatenated(given, axis, at)
-    )
     shape = (*first.shape[:axis], sum(a.shape[axis] for a in given), *first.shape[axis + 1 :])
     type = tensor(shape, element_of(first.dtype))
+    return later_constant(
+        type, lambda: concatenated(arrays(), axis).reshape(-1).view(np.uint8), lambda at: bytes_of_concatenated(given, axis, at)
+    )
+
+
+def may_wait(size: int) -> bool:
+    """Tells whether a constant of so many bytes is worth making when it is first read. Modules that share a pool make all at once."""
+    return size >= LATER and current_pool() is None
+
+
+def later_constant(type: TensorType[Any], make: Callable[[], NDArray[np.uint8]], bytes_at: Callable[[range], bytes]) -> ConstantOp:
+    """Makes the constant op of a content that `make` gives when it is first read, and `bytes_at` some of before. Not all is equal in it."""
+    handle = TABLE.add_later(make, math.prod(shape_of(type)) * size_in_bytes(element_type_of(type)), bytes_at)
     return ConstantOp.create(properties={"value": StoredAttr(handle)}, result_types=[type])
 
 

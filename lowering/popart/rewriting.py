@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cas
 from weakref import finalize
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import UNKNOWN_LOC, LocationAttr, UnknownLoc
+from xdsl.dialects.builtin import UNKNOWN_LOC, LocationAttr, TensorType, UnknownLoc
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriterListener, RewritePattern
 from xdsl.rewriter import InsertPoint
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.data import ConstantOp, computed_constant, constant, constant_value, is_loaded, joined_constant
+from populus.dialects.data import ConstantOp, computed_constant, constant, constant_value, is_loaded, joined_constant, later_constant
 from populus.dialects.support.budget import check_time
 from populus.dialects.support.diagnostics import PopulusError, fused, locate, where
 from populus.dialects.support.user_op_errors import misfit
@@ -41,6 +41,7 @@ from populus.lowering.popart import rewrite_log
 from populus.lowering.popart.rewrite_log import LOGGER
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 MOST_REWRITES = 200  # rewrites for each op of a block: more means that two patterns undo each other
@@ -129,6 +130,12 @@ class Rewriting:
     ) -> SSAValue:
         """Inserts a constant that is computed from constants, as `data.computed_constant` makes it, named after `like`."""
         return self._named(computed_constant(operands, computation, compute), like)
+
+    def later(
+        self, type: TensorType[Any], make: Callable[[], NDArray[np.uint8]], bytes_at: Callable[[range], bytes], like: SSAValue
+    ) -> SSAValue:
+        """Inserts a constant that is made when it is first read, as `data.later_constant` makes it, named after `like`."""
+        return self._named(later_constant(type, make, bytes_at), like)
 
     def joined(self, operands: Sequence[SSAValue], axis: int) -> SSAValue:
         """Inserts constants that are concatenated, as `data.joined_constant` makes them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,9 @@ from xdsl.ir import SSAValue
 
 from populus.dialects import popart
 from populus.dialects.base.tensor_op import TensorOp
-from populus.dialects.data import TABLE, Handle, StoredAttr, is_loaded
+from populus.dialects.data import TABLE, Handle, StoredAttr, is_loaded, may_wait
 from populus.dialects.popart import calls
-from populus.dialects.support.element_types import dtype_of
+from populus.dialects.support.element_types import dtype_of, element_of, tensor
 from populus.lowering.popart.rewriting import Rewriting, array_of
 
 Vector: TypeAlias = NDArray[np.float64]
@@ -65,14 +66,20 @@ def with_factor(r: Rewriting, op: Linear, factor: Vector, axis: int) -> SSAValue
     extra = None if added is None else array_of(added)
     if array is None or array.ndim < 2 or (added is not None and extra is None):
         return None
-    scaled = _scaling(op, factor)
-    w = scaled(array)
     t = None if extra is None else _times(extra, factor)
-    if not all(np.isfinite(a).all() for a in (w, t) if a is not None):
+    if t is not None and not np.isfinite(t).all():
         return None
-    computation = ("factor", op.name, getattr(op, "group", 1), getattr(op, "trans_b", False), factor.tobytes())
-    new_w = r.computed([weights], computation, lambda: w, weights)
-    _remade(new_w, weights, scaled)
+    scaled = _scaling(op, factor)
+    remake = _remaking(weights, scaled)
+    new_w = None if remake is None else _later(r, op, weights, array, factor, remake)
+    if new_w is None:
+        w = scaled(array)
+        if not np.isfinite(w).all():
+            return None
+        computation = ("factor", op.name, getattr(op, "group", 1), getattr(op, "trans_b", False), factor.tobytes())
+        new_w = r.computed([weights], computation, lambda: w, weights)
+    if remake is not None and isinstance(made := getattr(new_w.owner, "value", None), StoredAttr):
+        TABLE.remake_by(made.data, remake)  # an engine that has packed it can then let it go
     return _again(r, op, new_w, None if t is None or added is None else rounded(r, t, added))
 
 
@@ -104,23 +111,47 @@ def _again(r: Rewriting, op: Linear, weights: SSAValue, added: SSAValue | None) 
     return r.insert(type(op)(x, weights, added, **properties))
 
 
-def _remade(new: SSAValue, old: SSAValue, change: Callable[[NDArray[Any]], NDArray[Any]]) -> None:
-    """Lets the constant `new`, which is `change` of `old`, be computed again, if `old` is a file's or is computed from one.
-
-    An engine that has packed `new` can then let it go.
-    """
-    made, source = (getattr(v.owner, "value", None) for v in (new, old))
-    if not isinstance(made, StoredAttr) or not isinstance(source, StoredAttr):
-        return
+def _remaking(old: SSAValue, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Callable[[], NDArray[np.uint8]] | None:
+    """Gives the function that makes the content of `change(old)`, if `old` is a file's or is computed from one; else None."""
+    source = getattr(old.owner, "value", None)
+    if not isinstance(source, StoredAttr):
+        return None
     remake, dtype, shape = TABLE.remake(source.data), dtype_of(calls.element(old)), calls.shape(old)
 
-    def changed(array: NDArray[Any]) -> NDArray[np.uint8]:
-        return np.ascontiguousarray(change(array)).reshape(-1).view(np.uint8)
+    def changed(content: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        return np.ascontiguousarray(change(content.view(dtype).reshape(shape))).reshape(-1).view(np.uint8)
 
     if remake is not None:
-        TABLE.remake_by(made.data, lambda: changed(remake().view(dtype).reshape(shape)))
-    elif TABLE.is_mapped(source.data):
-        TABLE.remake_by(made.data, partial(_of_file, source.data, lambda content: changed(content.view(dtype).reshape(shape))))
+        return lambda: changed(remake())
+    return partial(_of_file, source.data, changed) if TABLE.is_mapped(source.data) else None
+
+
+def _later(
+    r: Rewriting, op: Linear, weights: SSAValue, array: NDArray[Any], factor: Vector, make: Callable[[], NDArray[np.uint8]]
+) -> SSAValue | None:
+    """Inserts the scaled weights, which `make` makes when they are first read.
+
+    Returns None for small ones, or if their extremes do not tell that all stay finite, or if some elements do not differ.
+    """
+    along = _along(op, factor, array.ndim)
+    if along is None or array.dtype != np.float32 or not may_wait(array.nbytes):
+        return None
+    if not float(np.abs(extremes(weights, array)).max() * np.abs(factor).max()) < float(np.finfo(np.float32).max) / 2:  # or one is NaN
+        return None
+    every = np.broadcast_to(along, array.shape)
+
+    def elements(at: NDArray[np.int64]) -> NDArray[Any]:
+        index = np.unravel_index(at, array.shape)
+        return _times(array[index], every[index])
+
+    def bytes_at(places: range) -> bytes:
+        at, byte = np.divmod(np.array(places), array.itemsize)
+        return elements(at).view(np.uint8).reshape(-1, array.itemsize)[np.arange(len(places)), byte].tobytes()
+
+    few = elements(np.array([0, array.size // 2, array.size - 1]))
+    if not (few != few[0]).any():
+        return None
+    return r.later(tensor(array.shape, element_of(array.dtype)), make, bytes_at, weights)
 
 
 def _of_file(handle: Handle, change: Callable[[NDArray[np.uint8]], NDArray[np.uint8]]) -> NDArray[np.uint8]:
@@ -129,24 +160,42 @@ def _of_file(handle: Handle, change: Callable[[NDArray[np.uint8]], NDArray[np.ui
     return change(content)
 
 
+_EXTREMES: WeakKeyDictionary[Handle, NDArray[Any]] = WeakKeyDictionary()
+
+
+def extremes(value: SSAValue, array: NDArray[Any]) -> NDArray[Any]:
+    """Gives the least and the greatest element of a constant, whose elements are `array`: both are NaN if one is. It is read once."""
+    stored = getattr(value.owner, "value", None)
+    found = _EXTREMES.get(stored.data) if isinstance(stored, StoredAttr) else None
+    if found is None:
+        found = np.array([array.min(), array.max()], array.dtype)
+        if isinstance(stored, StoredAttr):
+            _EXTREMES[stored.data] = found
+    return found
+
+
 def _scaling(op: Linear, factor: Vector) -> Callable[[NDArray[Any]], NDArray[Any]]:
     """Gives the function that multiplies each output channel of the op's weights by its factor. It does not refer to the op."""
-    match op:
-        case popart.ConvOp():
-            return lambda w: _times(w, factor.reshape(-1, *(1,) * (w.ndim - 1)))
-        case popart.ConvTransposeOp():  # [group * in, out, kernel..]
-            group = op.group
+    if isinstance(op, popart.ConvTransposeOp):  # [group * in, out, kernel..]
+        group = op.group
 
-            def split(w: NDArray[Any]) -> NDArray[Any]:
-                parts = w.reshape(group, w.shape[0] // group, *w.shape[1:])
-                return _times(parts, factor.reshape(group, 1, -1, *(1,) * (w.ndim - 2))).reshape(w.shape)
+        def split(w: NDArray[Any]) -> NDArray[Any]:
+            parts = w.reshape(group, w.shape[0] // group, *w.shape[1:])
+            return _times(parts, factor.reshape(group, 1, -1, *(1,) * (w.ndim - 2))).reshape(w.shape)
 
-            return split
-        case popart.GemmOp():
-            along = factor[:, None] if op.trans_b else factor
-            return lambda w: _times(w, along)
-        case popart.MatMulOp():
-            return lambda w: _times(w, factor)
+        return split
+    along = _along(op, factor, len(calls.shape(op.operands[1])))
+    assert along is not None, op
+    return lambda w: _times(w, along)
+
+
+def _along(op: Linear, factor: Vector, dims: int) -> Vector | None:
+    """Reshapes the factors of output channels to be broadcast to the weights; None if the weights have to be reshaped too."""
+    if isinstance(op, popart.ConvTransposeOp):
+        return None
+    if isinstance(op, popart.ConvOp):
+        return factor.reshape(-1, *(1,) * (dims - 1))
+    return factor[:, None] if isinstance(op, popart.GemmOp) and op.trans_b else factor
 
 
 def _times(array: NDArray[Any], factor: Vector) -> NDArray[Any]:

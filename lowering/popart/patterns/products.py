@@ -13,7 +13,7 @@ from populus.dialects import popart
 from populus.dialects.data import ConstantOp, is_loaded
 from populus.dialects.popart import calls
 from populus.dialects.support.element_types import is_float
-from populus.lowering.popart.patterns.linear import Linear, channel_axis, rounded, with_factor
+from populus.lowering.popart.patterns.linear import Linear, channel_axis, extremes, rounded, with_factor
 from populus.lowering.popart.rewriting import Pattern, Rewriting, array_of, read_once, scalar
 
 Build = Callable[[Rewriting], SSAValue]
@@ -127,7 +127,7 @@ def _term(value: SSAValue, factor: float, beside: Operation) -> Build | None:
     array = array_of(value)
     if array is None:
         return scaled(value, factor, beside)
-    return (lambda r: rounded(r, array * factor, value)) if _is_finite(array, factor) else None
+    return (lambda r: rounded(r, array * factor, value)) if _is_finite(value, array, factor) else None
 
 
 def _again(r: Rewriting, op: Operation, values: dict[SSAValue, SSAValue]) -> SSAValue:
@@ -135,19 +135,18 @@ def _again(r: Rewriting, op: Operation, values: dict[SSAValue, SSAValue]) -> SSA
     return r.insert(op.clone(values))
 
 
-def _is_finite(array: NDArray[Any], factor: float) -> bool:
+def _is_finite(value: SSAValue, array: NDArray[Any], factor: float) -> bool:
     """Tells whether all elements stay finite when scaled: the least and the greatest do, which are NaN if any element is."""
     if not array.size:
         return True
     with np.errstate(over="ignore", invalid="ignore"):
-        ends = np.array([array.min(), array.max()], array.dtype)
-        return bool(np.isfinite((ends * factor).astype(array.dtype)).all())
+        return bool(np.isfinite((extremes(value, array) * factor).astype(array.dtype)).all())
 
 
 def _stays_finite(op: Linear, factor: float) -> bool:
     """Tells whether weights and bias are constants that stay finite when scaled."""
-    arrays = [array_of(o) for o in op.operands[1:]]
-    return all(a is not None and _is_finite(a, factor) for a in arrays) and len(calls.shape(op.operands[1])) > 1
+    arrays = [(o, array_of(o)) for o in op.operands[1:]]
+    return all(a is not None and _is_finite(o, a, factor) for o, a in arrays) and len(calls.shape(op.operands[1])) > 1
 
 
 def _weighted(r: Rewriting, op: Linear, factor: float) -> SSAValue:

@@ -183,6 +183,29 @@ def test_weights_that_a_file_gives_again_are_not_kept_beside_their_transforms(tm
         np.testing.assert_array_equal(result, results[0])
 
 
+@pytest.mark.parametrize("last", [np.float32(2), np.float32(3e38)])
+def test_scaled_weights_are_made_when_they_are_read(tmp_path, last):
+    """As long as no element becomes infinite: then the factor stays."""
+    g = Graph()
+    x = g.op("Conv", "x", g.weight(64, 64, 3, 3), pads=[1, 1, 1, 1])
+    factor = np.linspace(0.5, 2, 64, dtype=np.float32)
+    factor[-1] = last
+    x = g.op("Mul", x, g.constant(factor.reshape(1, 64, 1, 1)))
+    made = g.model("scaled", x, [1, 64, 24, 24], inputs=[1, 64, 24, 24])
+    weights = numpy_helper.to_array(made.graph.initializer[0]) * (np.float32(1000) if last > 1e38 else np.float32(1))
+    made.graph.initializer[0].CopyFrom(numpy_helper.from_array(weights, made.graph.initializer[0].name))
+    onnx.save(made, tmp_path / "m.onnx")
+    file, memory = (populus.compile(m, tiles=4).module("poplar") for m in (tmp_path / "m.onnx", made))
+    [handle] = [op.value.data for op in file.walk() if isinstance(op, ConstOp) and isinstance(op.value, StoredAttr)]
+    with np.errstate(over="ignore"):
+        expected = (weights * factor.astype(np.float64).reshape(64, 1, 1, 1)).astype(np.float32)
+    finite = bool(np.isfinite(expected).all())
+    assert finite == (last < 1e38)
+    assert TABLE.is_here(handle) != finite
+    assert str(file) == str(memory)
+    np.testing.assert_array_equal(TABLE.bytes(handle).view(np.float32).reshape(weights.shape), expected if finite else weights)
+
+
 def test_a_packed_constant_is_let_go_and_comes_back_bit_for_bit():
     g = Graph()
     x = g.op("Conv", "x", g.weight(8, 3, 3, 3), pads=[1, 1, 1, 1])
