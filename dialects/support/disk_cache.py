@@ -13,10 +13,9 @@ import stat
 import sys
 import warnings
 from collections.abc import Generator
-from dataclasses import dataclass
-from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from populus.dialects.support.digest import sha256
 from populus.dialects.support.errors import PopulusWarning
 
 if TYPE_CHECKING:
@@ -58,11 +57,10 @@ def _users_own() -> str:
 
 def hash_of(name: str, content: bytes) -> bytes:
     """Computes the hash of a file, with its name, so that a file is nothing under another one."""
-    return sha256(name.encode() + b"\0" + content).digest()
+    return sha256(name.encode() + b"\0" + content)
 
 
-@dataclass(frozen=True)
-class DiskCache:
+class DiskCache(NamedTuple):
     """The files of one cache. `magic`: the first line of each, with the version of its form. `limit`: the most bytes they take."""
 
     place: str | os.PathLike[str]

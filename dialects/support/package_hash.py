@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from functools import lru_cache
 
@@ -14,6 +13,9 @@ FOLDERS = (
     else [os.path.join(_ABOVE, name) for name in ("populus", "dialects", "lowering", "runtime", "tools")]
 )
 
+# The folders of what compiles a model, which import no others of the package.
+COMPILER = [*(os.path.join(_ABOVE, name) for name in ("dialects", "lowering", "runtime")), os.path.join(FOLDERS[0], "program")]
+
 
 @lru_cache(1)
 def package_hash() -> str:
@@ -24,7 +26,7 @@ def package_hash() -> str:
 @lru_cache(1)
 def engine_hash() -> str:
     """Hashes the source files that make machine code: those of `dialects` and `runtime`, which import no others of the package."""
-    return hash_of_sources(*(os.path.join(_ABOVE, name) for name in ("dialects", "runtime")))
+    return hash_of_sources(COMPILER[0], COMPILER[2])
 
 
 def hash_of_sources(*roots: str) -> str:
@@ -40,7 +42,9 @@ def hash_of_sources(*roots: str) -> str:
                         found[entry.path[above:]] = entry.path
                     elif entry.name != "__pycache__" and entry.is_dir():
                         folders.append(entry.path)
-    digest = hashlib.sha256()
+    from hashlib import sha256  # which loads OpenSSL
+
+    digest = sha256()
     for name, path in sorted(found.items()):
         with open(path, "rb", buffering=0) as file:
             content = file.readall()

@@ -9,21 +9,20 @@ can write, as code runs. Where code needs a linker, as on 64-bit ARM, a library 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Thread
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakSet
 
+from populus.dialects.support.digest import sha256
 from populus.dialects.support.disk_cache import DiskCache, default_place
 from populus.dialects.support.errors import ProgramError
 from populus.dialects.support.guard import Guard
-from populus.dialects.support.package_hash import FOLDERS
+from populus.dialects.support.package_hash import COMPILER
 from populus.runtime.built.code import Flat, processor
 
 if TYPE_CHECKING:
@@ -45,8 +44,7 @@ GROUP = 20  # hexadecimal digits that the keys of a model's programs have in com
 SETTLED = 1.0  # seconds since the last change of a file, from which a later change surely has another time
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Place of a model's program among those that are ready. `asked`: the user asks to keep it, whatever that takes.
 
     `group`: the beginning of the keys of all programs of one model with open dimensions.
@@ -81,13 +79,13 @@ class Place:
         if options.get("load") or options.get("plan"):
             return None  # as may these
         environment = sorted((n, v) for n, v in os.environ.items() if n.startswith("POPULUS_") and n not in _HARMLESS)
-        digest = hashlib.sha256(repr((path, text, environment, _package(), processor())).encode())
-        return Place(DiskCache(folder, MAGIC, LIMIT), digest.hexdigest()[:40], path, dict(options), cache is not None)
+        digest = sha256(repr((path, text, environment, _package(), processor())).encode())
+        return Place(DiskCache(folder, MAGIC, LIMIT), digest.hex()[:40], path, dict(options), cache is not None)
 
     def at(self, sizes: object) -> Place:
         """Gives the place of the program for some sizes of a model with open dimensions."""
         group = self.key[:GROUP]
-        return replace(self, group=group, key=group + hashlib.sha256(repr((self.key, sizes)).encode()).hexdigest()[GROUP : len(self.key)])
+        return self._replace(group=group, key=group + sha256(repr((self.key, sizes)).encode()).hex()[GROUP : len(self.key)])
 
     @property
     def open_name(self) -> str:
@@ -111,7 +109,7 @@ class Place:
             if not unchanged(lines) or not all(map(self.disk.owned, names)):
                 return None
             content = _content(code)
-            if hashlib.sha256(content).hexdigest() != digest:
+            if sha256(content).hex() != digest:
                 return None
             from populus.runtime.built.library import BuiltProgram, threads_of
 
@@ -160,7 +158,7 @@ class Place:
                 return False
             with TemporaryDirectory(dir=self.disk.folder, prefix=".partial-") as made:
                 kind, identity = write(Path(made), self.key)
-                digest = hashlib.sha256(_content(os.path.join(made, f"{self.key}.{kind}"))).hexdigest()
+                digest = sha256(_content(os.path.join(made, f"{self.key}.{kind}"))).hex()
                 for name in (f"{self.key}.bin", f"{self.key}.{kind}"):
                     Path(made, name).chmod(0o700 if kind == "so" else 0o600)  # nobody else's to write, whatever the user's umask
                     Path(made, name).replace(self.disk.folder / name)
@@ -370,24 +368,23 @@ def _text(value: object) -> str | None:
     return f"[{','.join(known)}]" if len(known) == len(parts) else None
 
 
-def _package() -> list[tuple[str, int, int]]:
-    """Lists the files of this package with sizes and times, and what it depends on."""
-    found: list[tuple[str, int, int]] = []
-    folders = list(FOLDERS)
+def _package() -> list[str]:
+    """Lists the files of what compiles with sizes and times, and what it depends on."""
+    found, folders = list[str](), list(COMPILER)
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
                 if entry.name.endswith((".py", ".c", ".h", ".txt")):
                     at = entry.stat()
-                    found.append((entry.path, at.st_size, at.st_mtime_ns))
+                    found.append(f"{entry.path} {at.st_size} {at.st_mtime_ns}")
                 elif entry.name != "__pycache__" and entry.is_dir():
                     folders.append(entry.path)
     for name in ("numpy", "onnx", "xdsl", "llvmlite", "ml_dtypes"):
         spec = _spec(name)
         if spec is not None and spec.origin is not None:
             at, above = os.stat(spec.origin), os.path.dirname(os.path.dirname(spec.origin))
-            found.append((spec.origin, at.st_size, at.st_mtime_ns))
-            found.append((above, 0, os.stat(above).st_mtime_ns))  # the folder of all packages: its time changes when one is installed
+            found.append(f"{spec.origin} {at.st_size} {at.st_mtime_ns}")
+            found.append(f"{above} {os.stat(above).st_mtime_ns}")  # the folder of all packages: its time changes when one is installed
     return sorted(found)
 
 

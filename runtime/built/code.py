@@ -10,16 +10,15 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 MAGIC = b"populus code 1"
 ALIGNMENT = 64  # bytes of a kernel's first place
 _READ, _WRITE, _RUN = 1, 2, 4  # of mprotect
 
 
-@dataclass(frozen=True)
-class Flat:
+class Flat(NamedTuple):
     """Code of kernels. `at`: the offset of each; `outside`: (function of C's library, offset of its address)."""
 
     code: bytes

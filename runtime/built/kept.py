@@ -10,8 +10,7 @@ import mmap
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,8 +31,7 @@ _LARGE = 1 << 30  # bytes of a file from which only what runs read stays mapped
 _MOST = 250
 
 
-@dataclass
-class Placed:
+class Placed(NamedTuple):
     """A frozen program whose words have the addresses of its code and constants.
 
     `at`: the positions of words that are places, by what they are in: a session's memory, the words. `memory`: bytes of a session;
@@ -52,7 +50,7 @@ class Placed:
     kernels: Mapping[str, int]
     code: object
     data: object
-    checks: Sequence[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    checks: Sequence[Callable[[], None]] = ()
 
 
 class KeptProgram(Runner):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from platformdirs import user_cache_path
 
 from populus.dialects.support import disk_cache
 from populus.dialects.support.diagnostics import PopulusWarning
+from populus.dialects.support.digest import SMALL, sha256
 from populus.dialects.support.disk_cache import DiskCache, default_folder, hash_of
 from populus.dialects.table import context
 from populus.lowering.driver.program_cache import MAGIC, ProgramCache
@@ -340,3 +342,9 @@ def test_a_store_is_not_asked_for_a_text_that_another_feature_changes(tmp_path: 
     assert found == {"x86-64-v4": [b"wide", b"sums"], "cascadelake": [None, b"sums"]}
     with pytest.raises(AssertionError, match="asks for a feature by `has`"):
         _ = asked.enabled
+
+
+@pytest.mark.parametrize("size", [0, 55, 64, SMALL - 1, SMALL, SMALL + 1])
+def test_small_and_large_contents_have_the_hash_of_hashlib(size: int):
+    content = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    assert len(content) == size and sha256(content) == hashlib.sha256(content).digest()

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from populus.dialects.poplar.program import GraphOp
 from populus.dialects.support.diagnostics import PopulusError
-from populus.runtime.built.form import MACHINES, Form, Tensor
+from populus.runtime.built.form import MACHINES
+from populus.runtime.built.writer import Form, Tensor
 from populus.runtime.engine.native.codegen.cpu import Machine
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.frozen.binding import FreezingProgram, Pool, Types

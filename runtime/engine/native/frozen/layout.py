@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from populus.runtime.built.form import ALIGNMENT, FEATURES, Base, Form, Tensor
+from populus.runtime.built.form import ALIGNMENT, FEATURES, Base
 from populus.runtime.built.steps import SHARED, WOKEN, WORDS, Step
+from populus.runtime.built.writer import Form, Tensor
 from populus.runtime.engine.native.codegen.jit import Kernel
 from populus.runtime.engine.native.frozen.binding import FreezingProgram, Types
 from populus.runtime.engine.native.run.image import Block, Image, Region

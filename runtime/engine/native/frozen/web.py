@@ -12,7 +12,7 @@ from string import ascii_letters
 
 from populus.dialects.support.diagnostics import PopulusError
 from populus.runtime import built
-from populus.runtime.built.form import digest
+from populus.runtime.built.writer import digest
 from populus.runtime.engine.native.codegen.cpu import ATOMICS, Machine
 from populus.runtime.engine.native.codegen.jit import Kernel, file_object
 from populus.runtime.engine.native.codegen.llvm_builder import Function
