@@ -376,6 +376,7 @@ WORDS_OF = {
         {"w": noise(24, 2, 16, dtype=np.uint8), "s": noise(24, 2)},
     ),
     "taken rows": ([node("Gather", ["t", "x"], ["y"], axis=1)], np.array([2, 0, 2]), {"t": noise(2, 5, 4)}),
+    "taken elements": ([node("Gather", ["t", "x"], ["y"], axis=2)], np.array([2, 0, 2]), {"t": noise(2, 5, 4)}),
     "updated rows": ([node("ScatterND", ["x", "at", "u"], ["y"])], ROWS, {"at": np.array([[4], [1]]), "u": noise(2, 4)}),
 }
 

@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 
 import populus
 from helpers.formulas import agrees, one_op, program_of
+from populus.dialects.support.diagnostics import PopulusError
 from populus.dialects.support.element_types import element_of
 from populus.runtime.engine.native.codegen.jit import library
 from populus.runtime.engine.native.kernels.copies import copy
@@ -121,6 +122,17 @@ def test_rows_are_selected_from_a_table_of_any_strides():
     found, expected = ran(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), {"x": x, "i": index})
     agrees(found, expected, 0)
     assert np.array_equal(found["y"], x.transpose(2, 0, 1)[:, :, index])
+
+
+@pytest.mark.parametrize("dtype", ["i1", "f2", "f4", "i8"])
+def test_single_elements_are_selected_along_each_row(dtype):
+    x, index = values(dtype, 3, 7, 40), np.array([39, 0, 5, 5, 17])
+    found, expected = ran(one_op("Gather", [x, index], axis=2), {"x0": x, "x1": index})
+    agrees(found, expected, 0)
+    np.testing.assert_array_equal(found["y"], x[:, :, index])
+    for outside in (40, -41):
+        with pytest.raises(PopulusError, match=r"is outside 0\.\.40"):
+            ran(one_op("Gather", [x, index], axis=2), {"x0": x, "x1": np.array([0, outside])[[0, 1, 0, 0, 0]]})
 
 
 def test_copies_have_any_number_of_dimensions_and_parts_of_one_memory():

@@ -46,8 +46,8 @@ def _outside(f: Function, index: Callable[[str], str], first: str | int, end: st
     return f.let(f"icmp slt i64 {signs}, 0")
 
 
-def _take(width: int, name: str, machine: Machine) -> str:
-    """Emits a gather of rows. Units are indices of `width` bytes.
+def _take(width: int, item: int, name: str, machine: Machine) -> str:
+    """Emits a gather of rows; of `item` bytes each, or if it is 0, of any size. Units are indices of `width` bytes.
 
     It returns 1 for an index outside the table, before any read outside.
     """
@@ -60,17 +60,29 @@ def _take(width: int, name: str, machine: Machine) -> str:
     f.lines += ["refuse:", "  ret i64 1"]
     f.start("copy")
 
-    def one(i: str) -> None:
-        source, target = f.beyond(table, f.mul(index(i), step)), f.beyond(y, f.mul(i, leap))
+    def ends(o: str) -> tuple[str, str]:
+        return f.beyond(table, f.load("i64", f.at(outer_x, o, "i64"))), f.beyond(y, f.load("i64", f.at(outer_y, o, "i64")))
 
+    def one(x: str, to: str, i: str) -> None:
+        source, target = f.beyond(x, f.mul(index(i), step)), f.beyond(to, f.mul(i, leap))
+        if item:
+            f.store(f"i{8 * item}", f.load(f"i{8 * item}", source), target)
+        else:
+            f.call("void", "llvm.memcpy.p0.p0.i64", ("ptr", target), ("ptr", source), ("i64", row), ("i1 immarg", "false"))
+
+    def along(o: str) -> None:
+        f.loop("%first", "%end", partial(one, *ends(o)))
+
+    def across(i: str) -> None:
         def part(o: str) -> None:
-            x = f.beyond(source, f.load("i64", f.at(outer_x, o, "i64")))
-            to = f.beyond(target, f.load("i64", f.at(outer_y, o, "i64")))
-            f.call("void", "llvm.memcpy.p0.p0.i64", ("ptr", to), ("ptr", x), ("i64", row), ("i1 immarg", "false"))
+            one(*ends(o), i)
 
         f.loop(0, outers, part)
 
-    f.loop("%first", "%end", one)
+    if item:  # elements of a row of the table are neighbours
+        f.loop(0, outers, along)
+    else:
+        f.loop("%first", "%end", across)
     return f.done()
 
 
@@ -110,8 +122,9 @@ def multi_slice(library: Library, task: Task) -> list[Launch] | None:
     outer_x, outer_y = along_table.table(*outer), along_y.table(*outer)
     n, step, bytes = along_table.points[WHOLE], along_table.bytes[WHOLE], run_of(row, item, along_table)[1] * item
     args = [table.array, indices.array, y.array, outer_x, outer_y, len(outer_x), n, bytes, step, leap]
-    kernel, refused = Kernel(f"take {width}", partial(_take, width), _taken), slices.multi_slice(task)
-    return [*before, Launch(library, kernel, args, indices.array.size, y.array.nbytes // 8, refused), *after]
+    single = bytes if bytes == item <= 8 else 0
+    kernel = Kernel(f"take {width} of {single}", partial(_take, width, single), _taken)
+    return [*before, Launch(library, kernel, args, indices.array.size, y.array.nbytes // 8, slices.multi_slice(task)), *after]
 
 
 def _leap(y: Walk, selected: Sequence[str], row: Sequence[str], item: int) -> int | None:
