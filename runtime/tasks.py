@@ -17,6 +17,7 @@ from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.task import WHOLE_SUMS, Chain, shows, users_of
 from populus.dialects.support.diagnostics import fused
 from populus.dialects.support.element_types import dtype_of, is_byte, size_in_bytes
+from populus.dialects.support.walk import ops_of
 from populus.runtime.endings import MOST, ending_tape
 
 
@@ -26,7 +27,7 @@ def make_tasks(graph: GraphOp) -> None:
     Families move to the place of the product, or of the map if a step between them touches another operand of the map. Such a task
     is made only if no step between touches what moves. Of several products that a map reads, the last one takes it.
     """
-    inside = [inner for inner in graph.walk() if not isinstance(inner, ExecuteOp | TaskOp)]
+    inside = [inner for inner in ops_of(graph) if not isinstance(inner, ExecuteOp | TaskOp)]
     for block in [block for inner in inside for region in inner.regions for block in region.blocks]:
         _Fusing(block).run()
 

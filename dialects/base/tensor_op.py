@@ -7,12 +7,26 @@ Used by `popart`, custom ops, `popops`, `poplin`, `popnn` and `poprand` alike.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType, f32, f64, i1, i32, i64
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    StringAttr,
+    TensorType,
+    f32,
+    f64,
+    i1,
+    i32,
+    i64,
+)
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue, SSAValues
 from xdsl.irdl import AttrSizedOperandSegments, IRDLOperation, OptOperandDef, ParsePropInAttrDict, VarOperandDef, traits_def
 from xdsl.traits import Pure
@@ -46,17 +60,27 @@ def attribute(value: Plain) -> Attribute:
         case Attribute():
             return value
         case bool():
-            return IntegerAttr(int(value), i1)
+            return _integer(int(value), i1)
         case int():
-            return IntegerAttr(value, i64)
+            return _integer(value, i64)
         case float():
-            return FloatAttr(value, f32)
+            return _float(value, math.copysign(1, value))
         case str():
             return StringAttr(value)
         case Expr():
             return ExprAttr(value)
         case _:
             return _list(cast("Sequence[Any]", value))
+
+
+@lru_cache(1 << 12)
+def _integer(value: int, type: IntegerType) -> Attribute:
+    return IntegerAttr(value, type)
+
+
+@lru_cache(1 << 12)
+def _float(value: float, sign: float) -> Attribute:  # `sign`, as 0 and -0 are equal
+    return FloatAttr(value, f32)
 
 
 def _list(value: Sequence[Any]) -> Attribute:

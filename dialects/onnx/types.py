@@ -31,7 +31,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 
-from populus.dialects.support.element_types import tensor
+from populus.dialects.support.element_types import shape_of, tensor
 
 if TYPE_CHECKING:
     from onnx import TensorShapeProto, TypeProto
@@ -210,7 +210,7 @@ def is_static(type: Attribute) -> bool:
     """Tells whether a type is fully known, including the elements of sequences and optionals."""
     match type:
         case TensorType():
-            return all(n >= 0 for n in type.get_shape())
+            return min(shape_of(type), default=0) >= 0
         case SequenceType() | OptionalType():
             return is_static(type.element)
         case _:

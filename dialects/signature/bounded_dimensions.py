@@ -72,7 +72,8 @@ def set_bounds(op: Operation, bounds: Mapping[str, tuple[int, int]]) -> None:
 
 def bounds(op: Operation) -> dict[str, tuple[int, int]]:
     """Returns the least and the greatest size of each bounded dimension; empty if there is none."""
-    found = op.attributes.get(BOUNDS)
+    if (found := op.attributes.get(BOUNDS)) is None:
+        return {}
     result: dict[str, tuple[int, int]] = {}
     for name, pair in found.data.items() if isinstance(found, DictionaryAttr) else ():
         assert isinstance(pair, DenseArrayBase), pair

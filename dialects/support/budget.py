@@ -14,11 +14,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from typing import cast
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
 
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, where
+from populus.dialects.support.element_types import shape_of
+from populus.dialects.support.walk import ops_of
 
 VARIABLE = "POPULUS_LIMITS"
 
@@ -142,15 +145,15 @@ def check_types(types: Iterable[Attribute], subject: str) -> int:
     total = 0
     for type in types:
         if isinstance(type, TensorType):
-            check_shape(type.get_shape(), subject)
-            total += elements(type.get_shape())
+            check_shape(shape := shape_of(cast("Attribute", type)), subject)
+            total += elements(shape)
     return total
 
 
 def check_budget(module: Operation) -> None:
     """Raises PopulusError, naming the op, for a tensor of a module that is too large, or for too many that are large."""
     total = 0
-    for op in module.walk():
+    for op in ops_of(module):
         try:
             total += check_types((r.type for r in op.results), "its result")
             for region in op.regions:

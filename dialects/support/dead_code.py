@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from xdsl.ir import Block, Operation
 from xdsl.traits import Pure
@@ -10,7 +11,12 @@ from xdsl.traits import Pure
 
 def is_pure(op: Operation) -> bool:
     """Tells whether an op has no effect but its results."""
-    return op.has_trait(Pure)
+    return _has_none(type(op))
+
+
+@cache
+def _has_none(kind: type[Operation]) -> bool:
+    return kind.has_trait(Pure)
 
 
 def erase_dead(
@@ -27,7 +33,7 @@ def erase_dead(
             for region in op.regions:
                 for inner in region.blocks:
                     erase_dead(inner, removable, inside=True)
-        if op.results and not any(r.first_use for r in op.results) and removable(op):
+        if op.results and all(r.first_use is None for r in op.results) and removable(op):
             op.detach()
             op.erase()
         op = before

@@ -29,6 +29,7 @@ from populus.dialects.support.budget import check_growth, check_time, timed
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean, nearest, verify, where
 from populus.dialects.support.garbage import no_garbage_collection
 from populus.dialects.support.user_op_errors import of_a_file
+from populus.dialects.support.walk import ops_of
 from populus.lowering.driver.content_hash import content_hash
 from populus.lowering.driver.dumper import Dumper
 from populus.lowering.driver.files import decode, read_bytes
@@ -320,17 +321,9 @@ def _named(name: str) -> Generator[None, None, None]:
 
 
 def _counts(module: ModuleOp) -> tuple[int, int]:
-    """Counts the ops inside of a module and their results. Blocks wait in a list: `walk` resumes a generator of each level for each op."""
-    ops, results, waiting = 0, 0, [block for region in module.regions for block in region.blocks]
-    while waiting:
-        op = waiting.pop().first_op
-        while op is not None:
-            ops += 1
-            results += len(op.results)
-            if op.regions:
-                waiting.extend(block for region in op.regions for block in region.blocks)
-            op = op.next_op
-    return ops, results
+    """Counts the ops inside of a module and their results."""
+    ops = ops_of(module)
+    return len(ops) - 1, sum([len(op.results) for op in ops])
 
 
 def _items(text: str) -> list[str]:

@@ -78,7 +78,8 @@ def build_custom(op: CustomOp, customs: Customs, known: Known | None = None) -> 
 
 def overriding(op: OnnxOp, customs: Customs) -> type[PopartOp] | None:
     """Gives the user's class that replaces an ONNX op of this version; None if there is none."""
-    versions = customs.get((op.DOMAIN, op.OP_TYPE), {})
+    if (versions := customs.get((op.DOMAIN, op.OP_TYPE))) is None:
+        return None
     fitting = [v for v in versions if v <= op.VERSION]
     return versions[max(fitting)] if fitting else None
 

@@ -29,4 +29,4 @@ def reads_sizes(op: OnnxOp, valid: ValidSizes) -> bool:
 
     Ops that count by themselves are not, nor is control flow.
     """
-    return (bool(op.DOMAIN) or op.OP_TYPE not in (*COUNTING, *CONTROL)) and valid.concerns(op.operands)
+    return valid.concerns(op.operands) and (bool(op.DOMAIN) or op.OP_TYPE not in (*COUNTING, *CONTROL))

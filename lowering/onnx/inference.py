@@ -29,6 +29,7 @@ from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, where
 from populus.dialects.support.element_types import element_of, shape_of, tensor
 from populus.dialects.support.uses import replace_uses
+from populus.dialects.support.walk import ops_of
 from populus.lowering.onnx.constant_evaluation import ConstantEvaluation
 from populus.lowering.onnx.counted_masks import CountedMasks, mark_sum
 from populus.lowering.onnx.custom_ops import Customs, build_custom, build_overriding, overriding
@@ -111,7 +112,7 @@ class Inference:
 
     def enter(self, function: FuncOp) -> None:
         """Begins with a function: reads the bounds of its dimensions and of sizes in it, and the sizes of its arguments."""
-        for op in (function, *function.body.walk()):
+        for op in ops_of(function):
             self.valid.bounds.update(bounds(op))
         self.valid.bounds.limits.update({parse(text): n for text, n in limits(function).items()})
         stated = sizes(function, ARGUMENTS)

@@ -29,8 +29,10 @@ def trains(op: OnnxOp) -> bool:
 def misjudged(op: OnnxOp, known: Known) -> bool:
     """Tells whether ONNX's inference is wrong about an op. `known`: gives the value of an operand, or None."""
     rule = None if op.DOMAIN else _MISJUDGED.get(op.OP_TYPE)
+    if rule is None:
+        return False
     types = [as_tensor(v.type) for v in op.operands]
-    if rule is None or any(t is None or t.element_type == string or not is_static(t) for t in types):
+    if any(t is None or t.element_type == string or not is_static(t) for t in types):
         return False
     return rule(op, known)
 

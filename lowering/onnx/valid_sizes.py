@@ -83,7 +83,7 @@ class ValidSizes:
 
     def concerns(self, values: Iterable[SSAValue]) -> bool:
         """Tells whether a value is partly valid, or made of sizes."""
-        return any(v in self.axes or v in self.symbols for v in values)
+        return bool(self.axes or self.symbols) and any(v in self.axes or v in self.symbols for v in values)
 
     def state(self, value: SSAValue, axes: Axes) -> None:
         """Records the axes of a value."""

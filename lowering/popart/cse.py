@@ -9,10 +9,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.traits import Pure
 
 from populus.dialects.data import EqualContents, unify
+from populus.dialects.support.dead_code import is_pure
 from populus.dialects.support.diagnostics import fused
+from populus.dialects.support.walk import ops_of
 
 Key: TypeAlias = "tuple[str, tuple[SSAValue, ...], frozenset[tuple[str, Attribute]], tuple[Attribute, ...]]"
 
@@ -29,9 +30,9 @@ class PopartCsePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         contents = EqualContents()
-        for inner in list(op.walk()):
+        for inner in ops_of(op):
             unify(inner, contents)
-        for inner in list(op.walk()):
+        for inner in ops_of(op):
             for block in (b for region in inner.regions for b in region.blocks if inner is not op):
                 merge_duplicates(block)
 
@@ -40,7 +41,7 @@ def merge_duplicates(block: Block) -> None:
     """Merges the equal ops of a block."""
     first: dict[Key, Operation] = {}
     for op in list(block.ops):
-        if op.regions or not op.results or not op.has_trait(Pure):
+        if op.regions or not op.results or not is_pure(op):
             continue
         key = (
             op.name,

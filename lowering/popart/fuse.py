@@ -11,6 +11,7 @@ from xdsl.pattern_rewriter import RewritePattern
 
 from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.walk import ops_of
 from populus.lowering.popart.patterns import PATTERNS
 from populus.lowering.popart.rewriting import loaded, rewrite
 
@@ -35,7 +36,7 @@ class PopartFusePass(ModulePass):
         chosen = self.chosen(ctx)
         if self.prune:
             erase_dead(op.body.block, inside=True)
-        for inner in list(op.walk()):
+        for inner in ops_of(op):
             for block in (b for region in inner.regions for b in region.blocks if inner is not op):
                 rewrite(block, chosen)
 

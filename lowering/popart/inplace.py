@@ -16,6 +16,7 @@ from populus.dialects.popart.base import PopartOp
 from populus.dialects.support import user_op_errors
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import shape_of
+from populus.dialects.support.walk import ops_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +49,7 @@ class PopartInplacePass(ModulePass):
     never: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for inner in list(op.walk()):
+        for inner in ops_of(op):
             for block in (block for region in inner.regions for block in region.blocks if inner is not op):
                 mark(block, frozenset(self.never))
 

@@ -30,11 +30,11 @@ from xdsl.dialects.builtin import UNKNOWN_LOC, LocationAttr, TensorType, Unknown
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriterListener, RewritePattern
 from xdsl.rewriter import InsertPoint
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.data import ConstantOp, computed_constant, constant, constant_value, is_loaded, joined_constant, later_constant
 from populus.dialects.support.budget import check_time
+from populus.dialects.support.dead_code import is_pure
 from populus.dialects.support.diagnostics import PopulusError, fused, locate, where
 from populus.dialects.support.user_op_errors import misfit
 from populus.lowering.popart import rewrite_log
@@ -352,7 +352,7 @@ def erase_unread(op: Operation) -> tuple[list[Operation], list[SSAValue]]:
     waiting = [op]
     while waiting:
         dead = waiting.pop()
-        if dead.parent is None or any(r.uses for r in dead.results) or not dead.has_trait(Pure):
+        if dead.parent is None or any(r.first_use is not None for r in dead.results) or not is_pure(dead):
             continue
         gone.append(dead)
         read.extend(dead.operands)

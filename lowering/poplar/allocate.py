@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 from populus.dialects.poplar import ConstOp, GraphOp, GridAttr, ParamOp, StorageOp
 from populus.dialects.poplar.target import KIB, PRESETS, Target
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
+from populus.dialects.support.walk import ops_of
 from populus.lowering.poplar.map import spread
 from populus.runtime.fitting import Fitting
 from populus.runtime.memory import PEAK, Tenant, Usage, aligned, layout, tenants, usage
@@ -149,7 +150,7 @@ def _first(label: str) -> str:
 
 def _too_much_outside(graph: GraphOp, target: Target) -> str | None:
     """Says that what waits outside the tiles exceeds the machine's DRAM; None if it does not, or no size is known."""
-    waiting = [op for op in graph.walk() if isinstance(op, StorageOp) and op.outside is not None]
+    waiting = [op for op in ops_of(graph) if isinstance(op, StorageOp) and op.outside is not None]
     needed = sum(op.type.bytes for op in waiting)
     if target.mesh is None or needed <= target.mesh.dram_size:
         return None

@@ -22,6 +22,7 @@ from populus.dialects.poplin import ConvolutionOp, MatMulOp, PackedMatMulOp
 from populus.dialects.popops import MapOp
 from populus.dialects.support.diagnostics import PopulusError, did_you_mean
 from populus.dialects.support.element_types import element_type_of, shape_of
+from populus.dialects.support.walk import ops_of
 from populus.lowering.poplar.graph import Rule, ToPoplarPass
 from populus.lowering.poplar.plan.aims import aim_of, price_of_byte
 from populus.lowering.poplar.plan.contraction import Contraction, Near, shape_of_contraction, splits_of
@@ -311,7 +312,7 @@ class PoplinToPoplarPass(ToPoplarPass):
         traffic = price_of_byte(self.traffic if aim.traffic is None else aim.traffic, graph.machine)
         given = arguments_of(graph)
         share = self.resident if aim.resident is None else aim.resident
-        names = Names.of((op for op in graph.walk() if isinstance(op, MatMulOp | ConvolutionOp)), plans)
+        names = Names.of((op for op in ops_of(graph) if isinstance(op, MatMulOp | ConvolutionOp)), plans)
         if self.serial:
             split_serially(graph, self._half_sums, room_of(graph, share), given, traffic, names)
         names.check()

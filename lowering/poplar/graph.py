@@ -47,6 +47,7 @@ from populus.dialects.support.call_places import PLACES
 from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import PopulusError, named, option, where
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
+from populus.dialects.support.walk import ops_of
 from populus.lowering.poplar.inline import inline_large
 from populus.lowering.poplar.tile_builder import TileBuilder, label_of, poplar_type
 
@@ -75,7 +76,7 @@ class ToPoplarPass(ModulePass):
         begun = any(isinstance(inner, GraphOp) for inner in op.body.block.ops)
         graph = the_graph(op, self.target, self.tiles, self.fidelity)
         rules = self.rules(graph)
-        steps = [step for step in graph.walk() if step is not graph]
+        steps = [step for step in ops_of(graph) if step is not graph]
         if begun and not any(type(step) in rules for step in steps):
             return  # what follows is for what the rules leave, and an earlier pass did it
         tiles = TileBuilder(graph.machine, {step: i for i, step in enumerate(steps)})
@@ -94,7 +95,7 @@ class ToPoplarPass(ModulePass):
                 old.replace_all_uses_with(tensor)
             Rewriter.erase_op(inner)
         remove_casts(graph)
-        for inner in list(graph.walk()):
+        for inner in ops_of(graph):
             tiles.at(inner)
             if isinstance(inner, CallOp):
                 stretch_arguments(inner, tiles)
@@ -227,7 +228,7 @@ def _replace_argument(argument: BlockArgument, storage: StorageOp, fill: Operati
 def _lower_constants(function: FuncOp, machine: Target) -> None:
     """Lowers constants to `poplar.const`, checks and host ops to `poplar.host_call`."""
     tiles = TileBuilder(machine)
-    for op in list(function.walk()):
+    for op in ops_of(function):
         if isinstance(op, ConstantOp):
             _constant(op, machine)
         elif isinstance(op, CloseOp):
@@ -249,7 +250,7 @@ def _lower_constants(function: FuncOp, machine: Target) -> None:
 def _lower_calls(graph: GraphOp) -> None:
     """Lowers calls; their results are variables that the function writes."""
     tiles = TileBuilder(graph.machine)
-    for op in [op for op in graph.walk() if isinstance(op, func.CallOp)]:
+    for op in [op for op in ops_of(graph) if isinstance(op, func.CallOp)]:
         tiles.at(op)
         name = op.callee.root_reference.data
         results = [VarOp(f"{name}.result{i}", poplar_type(r.type)) for i, r in enumerate(op.results)]
@@ -321,7 +322,7 @@ def _attributes(function: FuncOp, key: str) -> tuple[Attribute, ...]:
 
 def remove_casts(graph: GraphOp) -> None:
     """Folds casts of casts, and erases ops that become unused."""
-    for op in list(graph.walk()):
+    for op in ops_of(graph):
         if isinstance(op, UnrealizedConversionCastOp):
             source = op.inputs[0].owner
             if isinstance(source, UnrealizedConversionCastOp) and _same_but_for_blocks(source.inputs[0].type, op.outputs[0].type):

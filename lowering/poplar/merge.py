@@ -18,6 +18,7 @@ from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.overlap import disjoint
 from populus.dialects.poplar.target import Target
 from populus.dialects.support.diagnostics import fused
+from populus.dialects.support.walk import ops_of
 from populus.runtime.memory import layout, temporary_bytes
 
 SHARE = 0.1  # share of a tile for the data that a merged step receives from other tiles
@@ -45,7 +46,7 @@ class PoplarMergePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for graph in op.body.block.ops:
             if isinstance(graph, GraphOp):
-                blocks = [block for inner in graph.walk() if not isinstance(inner, ExecuteOp) for r in inner.regions for block in r.blocks]
+                blocks = [block for inner in ops_of(graph) if not isinstance(inner, ExecuteOp) for r in inner.regions for block in r.blocks]
                 held = _held(graph)
                 for block in blocks:
                     _Merging(self, graph.machine, held).block(block)
@@ -170,8 +171,8 @@ def _held(graph: GraphOp) -> float:
     target = graph.machine
     if target.mesh is None or not target.mesh.dram_size:
         return HELD * target.tile_bytes
-    read = [_constants(op) for op in graph.walk() if isinstance(op, ExecuteOp)]
-    all_constants = sum(op.type.bytes for op in graph.walk() if isinstance(op, ConstOp))
+    read = [_constants(op) for op in ops_of(graph) if isinstance(op, ExecuteOp)]
+    all_constants = sum(op.type.bytes for op in ops_of(graph) if isinstance(op, ConstOp))
     most = HELD / target.mesh.buffers * target.tile_bytes  # each is loaded under another's reader
     return most if all_constants <= HELD * target.tiles * target.room else min(most, max(read, default=0))
 

@@ -31,6 +31,7 @@ from populus.dialects.poplar import (
 from populus.dialects.poplar.memory import storage_of, view_of
 from populus.dialects.poplar.overlap import covered
 from populus.dialects.support.diagnostics import PopulusError
+from populus.dialects.support.walk import ops_of
 from populus.lowering.poplar.allocate import highest, without_copies
 from populus.lowering.poplar.keep_loaded import Load, keep_loaded
 from populus.lowering.poplar.load_ahead import load_ahead
@@ -81,7 +82,7 @@ def offload(graph: GraphOp, room: int) -> None:
 
 def _has_room(graph: GraphOp, room: int) -> bool:
     """Tells whether a graph fits even if all of its variables live throughout, beside the step that needs the most."""
-    ops = list(graph.walk())
+    ops = ops_of(graph)
     storages = [op for op in ops if isinstance(op, StorageOp) and op.outside is None]
     if any(op.layout is None for op in storages):
         return False
@@ -126,7 +127,7 @@ def _make_room(graph: GraphOp, room: int, loads: list[Load]) -> None:
 
 def _all_outside(graph: GraphOp, room: int, loads: list[Load]) -> None:
     """Moves all constants outside that loads can bring, but small ones: which of them return is decided together."""
-    for op in list(graph.walk()):
+    for op in ops_of(graph):
         if isinstance(op, ConstOp) and op.outside is None and bytes_of(op).max(initial=0) >= SMALL * room:
             users = _users(op.result)
             if users and all(isinstance(user, ExecuteOp) for user, _ in users):

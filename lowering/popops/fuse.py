@@ -21,6 +21,7 @@ from populus.dialects.support import shapes
 from populus.dialects.support.dead_code import erase_dead
 from populus.dialects.support.diagnostics import fused
 from populus.dialects.support.element_types import element_type_of, is_float, shape_of, size_in_bytes
+from populus.dialects.support.walk import ops_of
 from populus.lowering.popops.powers import with_roots
 
 MOST_OPERANDS = 20  # Source: popops::map has placeholders _1 to _20
@@ -44,7 +45,7 @@ class PopopsFusePass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         widening = set[Operation]()
-        for inner in list(op.walk()):
+        for inner in ops_of(op):
             if isinstance(inner, ReshapeOp):
                 reshape_constant(inner)
             elif isinstance(inner, MapOp) and widens(inner):
@@ -53,7 +54,7 @@ class PopopsFusePass(ModulePass):
                 fuse(inner, self.literals, widening)
             elif isinstance(inner, ReduceOp) and inner.x.owner in widening:
                 read_halves(inner)
-        for inner in op.walk() if self.roots else ():
+        for inner in ops_of(op) if self.roots else ():
             if isinstance(inner, MapOp) and inner.expr.data != (e := with_roots(inner.expr.data, inner.operands)):
                 inner.expr = expr.ExprAttr(e)
         for block in reversed(list(blocks_of(op.body.block))):

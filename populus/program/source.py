@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from populus.dialects.support.constant_pool import sharing
 from populus.dialects.support.diagnostics import PopulusError, no_file, verify
+from populus.dialects.support.walk import ops_of
 from populus.dialects.table import context
 from populus.lowering.driver import extensions
 from populus.lowering.driver.files import in_file, read_module
@@ -138,7 +139,7 @@ class Source:
 
 def from_stablehlo(ctx: Context, module: ModuleOp) -> ModuleOp:
     """Converts a program of StableHLO to the level `popart`; gives any other module as it is. Raises PopulusError."""
-    if any(op.name.startswith(("stablehlo.", "chlo.")) for op in module.walk()):
+    if any(op.name.startswith(("stablehlo.", "chlo.")) for op in ops_of(module)):
         from populus.lowering.stablehlo.to_popart import StablehloToPopartPass
 
         StablehloToPopartPass().apply(ctx, module)
@@ -148,7 +149,7 @@ def from_stablehlo(ctx: Context, module: ModuleOp) -> ModuleOp:
 
 def level_of(module: ModuleOp) -> str:
     """Finds the highest level of which the module has an op; `popart` if it has only constants and functions."""
-    return level_among({op.name.partition(".")[0] for op in module.walk()})
+    return level_among({op.name.partition(".")[0] for op in ops_of(module)})
 
 
 def level_among(dialects: set[str]) -> str:

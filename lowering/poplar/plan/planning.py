@@ -10,6 +10,7 @@ from populus.dialects.poplar import ConstOp, GraphOp, StorageOp
 from populus.dialects.poplar.memory import root_of
 from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.support.element_types import element_type_of
+from populus.dialects.support.walk import ops_of
 from populus.lowering.poplar.plan.alternatives import Problem
 from populus.lowering.poplar.plan.contraction import MEMORY_SHARE, Contraction, Near, Option, Plan, options, shape_of_contraction
 from populus.lowering.poplar.plan.residency import Residency, Room
@@ -159,5 +160,5 @@ def _check_room(stated: Stated, taken: int, room: Room) -> None:
 
 def room_of(graph: GraphOp, share: float) -> Room:
     """Computes the bytes of a tile for resident weights, if they may take `share` of it."""
-    spread = [op.type.bytes for op in graph.walk() if isinstance(op, ConstOp)]
+    spread = [op.type.bytes for op in ops_of(graph) if isinstance(op, ConstOp)]
     return Room.of(share, graph.machine, spread)

@@ -19,6 +19,7 @@ from populus.dialects.poplin import ConvolutionOp, MatMulOp
 from populus.dialects.popops import ConcatOp, DimShuffleOp, ReshapeOp, SliceOp
 from populus.dialects.support.block_floats import bytes_an_element
 from populus.dialects.support.element_types import element_type_of, shape_of, size_in_bytes, tensor
+from populus.dialects.support.walk import ops_of
 from populus.lowering.poplar.plan.contraction import MEMORY_SHARE, Contraction, block_of, fitting, options, promising, shape_of_contraction
 from populus.lowering.poplar.plan.pieces import Way, Weights, in_pieces, width_of_steps
 from populus.lowering.poplar.plan.residency import Room
@@ -52,7 +53,7 @@ def split_serially(
     to 64 steps do not suffice, the contraction stays, and `poplar-allocate` reports that the program does not fit.
     """
     room, arguments, names = room or Room(0, 0), arguments or {}, names or Names(())
-    contractions = [op for op in graph.walk() if isinstance(op, MatMulOp | ConvolutionOp) and shape_of_contraction(op).macs]
+    contractions = [op for op in ops_of(graph) if isinstance(op, MatMulOp | ConvolutionOp) and shape_of_contraction(op).macs]
     constant = {op.operands[1]: len(constants_of(op.operands[1], arguments)) > 0 for op in contractions}
     weights = sum(_bytes(w) for w, is_constant in constant.items() if is_constant)
     mesh = graph.machine.mesh
