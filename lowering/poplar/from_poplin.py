@@ -4,6 +4,7 @@ partials.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +15,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from populus.dialects.base.tensor_op import ints
 from populus.dialects.data import array_attribute
 from populus.dialects.poplar import ConstOp, GraphOp
-from populus.dialects.poplar.memory import root_of
+from populus.dialects.poplar.memory import root_of, view_of
 from populus.dialects.poplar.partition import ALL, Access, Domain, Grid, Split, along, at
 from populus.dialects.poplar.target import PARTIALS, sum_type
 from populus.dialects.poplar.types import TensorType
@@ -109,12 +110,43 @@ def convolution(op: ConvolutionOp, t: TileBuilder, how: Planning) -> Sequence[SS
     # Such a machine also adds products of adjacent channels of f16, which are the sums of two bf16.
     together = to != element or (element == f16 and t.target.byte_macs > 0 and not group and how.is_constant(w))
     outer = ("b", *group, "oc", *outs)
+    if tile and max(seen.dilations) > 1:
+        return [_by_places(t, x, w, seen, ordered, to, resident, tile)]
     y = contract(
         t, "winograd" if tile else "conv", ordered, outer, ("ic", "k0"), to,
         [("x", x, [along("b"), *channels, along("ic"), *window]), ("w", w, [*channels, along("oc"), along("ic"), *map(along, taps)])],
         "y", resident, ("b", *outs, *group, "oc") if together else outer, how.partials, tile, p.swapped,
     )  # fmt: skip
     return [t.reshape(y, result.get_shape())]
+
+
+def _by_places(
+    t: TileBuilder, x: SSAValue, w: SSAValue, seen: Windows, splits: dict[str, Split], to: Attribute, resident: Arguments | None, tile: int
+) -> SSAValue:
+    """Computes a dilated 3x3 convolution in tiles: one of every d-th element of both sides for each place modulo the dilations d.
+
+    Columns of every d-th element are copied, as tiles are read and written in whole rows.
+    """
+    outer, steps, apart = ("b", "oc", "o0", "o1"), (1, 1, *seen.dilations), seen.dilations[1] > 1
+    shape = [splits[a].n for a in outer]
+    y = t.var(shape, to, t.linear(shape, to))
+    for place in itertools.product(*map(range, seen.dilations)):
+        offsets = [divmod(p - before, d) for p, before, d in zip(place, seen.before, seen.dilations)]
+        part = t.slice(x, (0, 0, *(first for _, first in offsets)), view_of(x).shape, steps)
+        into = t.slice(y, (0, 0, *place), shape, steps)
+        own = {o: splits_of(n, splits[o].parts, tile) for o, n in zip(outer[2:], view_of(into).shape[2:])}
+        window = [along((f"o{d}", 1), (f"k{d}", 1), offset=offset) for d, (offset, _) in enumerate(offsets)]
+        inputs = [
+            ("x", t.copied(part) if apart else part, [along("b"), along("ic"), *window]),
+            ("w", w, [along("oc"), along("ic"), along("k0"), along("k1")]),
+        ]
+        made = contract(
+            t, "winograd", splits | own, outer, ("ic", "k0"), to, inputs, "y", resident, tile=tile, into=None if apart else into
+        )
+        if apart:
+            t.copy(made, into)
+        resident = None  # the first has given the weights their layout
+    return y
 
 
 def _in_tiles(op: ConvolutionOp, t: TileBuilder, how: Planning, x: SSAValue, seen: Windows, products: Contraction) -> SSAValue:
@@ -209,6 +241,7 @@ def contract(
     tile: int = 0,
     swapped: bool = False,
     more: Mapping[str, Attribute] | None = None,
+    into: SSAValue | None = None,
 ) -> SSAValue:
     """Adds a contraction's family and its output variable; if a contracted axis is cut, also the reduction of its
     partials.
@@ -217,7 +250,8 @@ def contract(
     it. Tiles are numbered with contracted axes slowest and output channels fastest, so that neighbours share inputs.
     `memory`: the order of the outer axes in the variable; machines add four 8-bit products at once, so their channels are
     last. `partials`: the type that halves are summed in; `tile`: of Winograd's algorithm; `swapped`: the first operand is loaded into the
-    matrix units; `more`: parameters of the codelet. Returns the output, or the reduced output.
+    matrix units; `more`: parameters of the codelet; `into`: a view that the output is written to, instead of a variable of its own.
+    Returns the output, or the reduced output.
     """
     memory = outer if memory is None else memory
     cut = [a for a in contracted if splits[a].parts > 1]
@@ -232,7 +266,7 @@ def contract(
     )
     assert len(grid.splits) == rank, grid
     shape = [splits[a].parts for a in cut] + [splits[a].n for a in memory]
-    y = t.var(shape, sum_type(element, partials) if cut else element, grid, ".partials" if cut else "")
+    y = into or t.var(shape, sum_type(element, partials) if cut else element, grid, ".partials" if cut else "")
     access = [*(at(a) for a in cut), *map(along, outer)]
     turned = [memory.index(a) for a in outer]
     seen = t.dim_shuffle(y, [*range(len(cut)), *(len(cut) + d for d in turned)])

@@ -19,18 +19,30 @@ from populus.runtime.cycles import Products, contraction, winograd_cycles, winog
 CHANNELS = 16  # input and output channels from which the transforms are a small part of the work
 SIDE = 9  # rows and columns from which the transformed weights, 16/9 or 4 times as many, are not most of the memory read
 SIDE_OF_4 = 20  # and from which tiles of 4 by 4 waste little at the border
+PLACES = 16  # of a dilated convolution at most: each is a step of its own
+COPIED = 64  # channels from which copies of every d-th column are a small part of the work
 GAIN = 0.9  # of the cycles of direct sums: three steps merge less with those around them than one
 
 
 def winograd_tile(shape: Contraction, dilations: tuple[int, ...], element: Attribute, target: Target, largest: int) -> int:
     """Returns the outputs of a tile's side: 2 or 4, or 0 for the sums of a direct convolution.
 
-    Only for CPUs, as measured on them. `largest`: the largest tile allowed.
+    Only for CPUs, as measured on them. `largest`: the largest tile allowed. A dilated convolution is one of every d-th element for each
+    place modulo d; if columns are dilated, they are copied to be adjacent.
     """
-    if not target.call_cycles or not _is_possible(shape, dilations, element):
+    if not target.call_cycles or len(shape.windows) != 2:
         return 0
+    direct = int(
+        contraction(
+            Products(1, shape.batch * shape.windows[0], shape.windows[1], shape.out_channels, shape.in_channels, 9, element, target)
+        )
+    )
+    places = math.prod(dilations)
+    shape = replace(shape, batch=shape.batch * places, windows=tuple(-(-n // d) for n, d in zip(shape.windows, dilations)))
     batch, oc, ic, (rows, cols) = shape.batch, shape.out_channels, shape.in_channels, shape.windows
-    costs = {0: int(contraction(Products(1, batch * rows, cols, oc, ic, 9, element, target)))}
+    if not _is_possible(shape, (1, 1), element) or places > PLACES or (dilations[1] > 1 and min(oc, ic) < COPIED):
+        return 0
+    costs = {0: direct}
     for tile in (2, 4):
         if tile <= largest and (tile == 2 or min(shape.windows) >= SIDE_OF_4):
             costs[tile] = int(winograd_cycles(tile, batch, oc, ic, rows, cols, element, target))

@@ -38,11 +38,12 @@ def families(module: ModuleOp) -> list[FamilyOp]:
     return [op for op in module.walk() if isinstance(op, FamilyOp)]
 
 
-def direct(x: Array, w: Array, pads: tuple[int, ...] = (1, 1, 1, 1)) -> Array:
+def direct(x: Array, w: Array, pads: tuple[int, ...] = (1, 1, 1, 1), dilations: tuple[int, int] = (1, 1)) -> Array:
     """The convolution in f64."""
     x = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])])
-    high, wide = x.shape[2] - 2, x.shape[3] - 2
-    parts = [np.einsum("oc,bchw->bohw", w[:, :, i, j], x[:, :, i : i + high, j : j + wide]) for i in range(3) for j in range(3)]
+    (down, across), (high, wide) = dilations, (n - 2 * d for n, d in zip(x.shape[2:], dilations))
+    starts = [(i, j, i * down, j * across) for i in range(3) for j in range(3)]
+    parts = [np.einsum("oc,bchw->bohw", w[:, :, i, j], x[:, :, r : r + high, q : q + wide]) for i, j, r, q in starts]
     return np.sum(parts, axis=0)
 
 
@@ -71,6 +72,25 @@ def test_tiles_give_the_convolution_on_every_engine(name: str, accuracy: str):
         assert np.abs(found[engine] - expected).max() <= (1e-6 if accuracy == "standard" else 1e-5) * np.abs(expected).max(), engine
 
 
+DILATED: dict[str, tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, int]]] = {  # as SIZES, and dilations
+    "rows": (32, 16, (1, 16, 41, 21), (1, 1, 1, 1), (2, 1)),
+    "rows of two images": (16, 17, (2, 17, 40, 20), (5, 0, 3, 1), (3, 1)),
+    "both sides": (64, 64, (1, 64, 21, 27), (2, 2, 2, 2), (2, 2)),
+    "columns": (65, 64, (1, 64, 11, 35), (1, 0, 0, 4), (1, 3)),
+}
+
+
+@pytest.mark.parametrize("name", DILATED)
+def test_a_dilated_convolution_is_one_in_tiles_for_each_place_modulo_its_dilations(name: str):
+    oc, ic, shape, pads, dilations = DILATED[name]
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-8, 9, n).astype(np.float32) for n in (shape, (oc, ic, 3, 3)))
+    for engine in ("native", "numpy", "strict"):
+        program = populus.compile(model(w, shape, pads, dilations=dilations), engine=engine, tiles=6)
+        assert [f.codelet.data for f in families(program.module("poplar"))].count("winograd") == dilations[0] * dilations[1]
+        np.testing.assert_array_equal(program.run({"x": x})["y"], direct(x, w, pads, dilations), engine)
+
+
 def test_small_integers_are_exact_in_tiles_of_2():
     rng = np.random.default_rng(0)
     x, w = rng.integers(-8, 9, (1, 16, 17, 30)).astype(np.float32), rng.integers(-8, 9, (16, 16, 3, 3)).astype(np.float32)
@@ -92,6 +112,8 @@ def test_a_sample_of_vertices_gives_what_the_whole_family_gives():
     [
         ((16, 16, 3, 3), (1, 16, 28, 28), {"strides": [2, 2]}),
         ((16, 16, 3, 3), (1, 16, 28, 28), {"dilations": [2, 2]}),
+        ((64, 64, 3, 3), (1, 64, 90, 90), {"dilations": [5, 5]}),
+        ((16, 16, 3, 3), (1, 16, 28, 28), {"dilations": [4, 1]}),
         ((32, 16, 3, 3), (1, 32, 28, 28), {"group": 2}),
         ((16, 8, 3, 3), (1, 8, 28, 28), {}),
         ((16, 16, 3, 3), (1, 16, 8, 8), {}),

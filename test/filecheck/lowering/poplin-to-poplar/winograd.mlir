@@ -15,6 +15,27 @@ func.func @main(%x : tensor<1x64x28x28xf32>) -> tensor<1x64x28x28xf32> {
 
 // -----
 
+// A dilated one is two, of even and of odd rows of outputs, which read odd and even rows of inputs.
+func.func @main(%x : tensor<1x64x28x28xf32>) -> tensor<1x64x26x28xf32> {
+  %w = data.constant dense<1.0> : tensor<64x64x3x3xf32>
+  %y = poplin.convolution %x, %w {strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 2, 1>, groups = 1 : i64} : (tensor<1x64x28x28xf32>, tensor<64x64x3x3xf32>) -> tensor<1x64x26x28xf32>
+  func.return %y : tensor<1x64x26x28xf32>
+}
+
+// CHECK:      %[[ODD:.*]] = poplar.slice %{{.*}}[0:1, 0:64, 1:28:2, 0:28]
+// CHECK-NEXT: %[[TO_EVEN:.*]] = poplar.slice %[[Y:.*]][0:1, 0:64, 0:26:2, 0:28]
+// CHECK:      poplar.family @winograd {tile = 2 : i64} for (b = 1{{.*}}, oc = 64{{.*}}, ic = 64{{.*}}, o0 = 13{{.*}}, o1 = 28
+// CHECK-NEXT: in x = %[[ODD]][b, ic, o0 + k0 - 1, o1 + k1 - 1]
+// CHECK:      out y = %[[TO_EVEN]][b, oc, o0, o1]
+// CHECK:      %[[EVEN:.*]] = poplar.slice %{{.*}}[0:1, 0:64, 0:28:2, 0:28]
+// CHECK-NEXT: %[[TO_ODD:.*]] = poplar.slice %[[Y]][0:1, 0:64, 1:26:2, 0:28]
+// CHECK:      in x = %[[EVEN]][b, ic, o0 + k0, o1 + k1 - 1]
+// CHECK:      out y = %[[TO_ODD]][b, oc, o0, o1]
+// FOUR:       poplar.family @winograd {tile = 2 : i64}
+// DIRECT:     poplar.family @conv
+
+// -----
+
 // Strides and weights that are no constant stay direct.
 func.func @main(%x : tensor<1x64x28x28xf32>, %v : tensor<64x64x3x3xf32>) -> (tensor<1x64x14x14xf32>, tensor<1x64x28x28xf32>) {
   %w = data.constant dense<1.0> : tensor<64x64x3x3xf32>
