@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 
+import llvmlite
 import numpy as np
 import pytest
 
@@ -117,3 +119,18 @@ def test_llvm_describes_a_cpu_once_and_again_where_the_system_describes_another(
     assert (cpu._host(), len(asked)) == (first, 1)
     monkeypatch.setattr(cpu, "processor", lambda: "another CPU")
     assert (cpu._host(), len(asked)) == (first, 2)
+
+
+def test_llvm_s_library_alone_says_of_this_cpu_what_llvmlite_says(monkeypatch):
+    alone, llvm = cpu._asked(), cpu.binding()
+    said = llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    assert (alone.triple, alone.cpu, alone.features, alone.llvmlite) == (*said, llvmlite.__version__)
+    monkeypatch.setattr(cpu.os.path, "dirname", lambda path: "/nowhere")  # as on systems whose library has another name
+    assert cpu._asked() == alone
+
+
+def test_to_ask_for_the_cpu_imports_no_binding_of_llvm(tmp_path):
+    code = "import sys; from populus.runtime.engine.native.codegen.cpu import machine; machine(); print('llvmlite.binding' in sys.modules)"
+    environment = {**os.environ, "POPULUS_CACHE": str(tmp_path)}
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout
+    assert said == ("False\n" if sys.platform == "linux" else "True\n")

@@ -7,6 +7,7 @@ import importlib
 import os
 import platform
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -162,10 +163,28 @@ def _tiles_allowed() -> bool:
 
 
 def _asked() -> Machine:
-    """Asks LLVM for this CPU."""
-    llvm = binding()
-    version = str(importlib.import_module("llvmlite").__version__)
-    return Machine(str(llvm.get_process_triple()), str(llvm.get_host_cpu_name()), str(llvm.get_host_cpu_features().flatten()), version)
+    """Asks LLVM for this CPU: its library alone, as `llvmlite.binding` and what that imports take longer than the answer."""
+    llvmlite = importlib.import_module("llvmlite")
+    try:
+        answers = _answers(ctypes.CDLL(os.path.join(os.path.dirname(str(llvmlite.__file__)), "binding", "libllvmlite.so")))
+    except (OSError, AttributeError):  # of another system, or another llvmlite
+        llvm = binding()
+        answers = llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    triple, cpu, features = map(str, answers)
+    return Machine(triple, cpu, features, str(llvmlite.__version__))
+
+
+def _answers(library: ctypes.CDLL) -> tuple[str, str, str]:
+    def said(function: Callable[..., object]) -> str:
+        text = ctypes.c_char_p()
+        function(ctypes.byref(text))
+        found = (text.value or b"").decode()
+        library.LLVMPY_DisposeString(text)
+        return found
+
+    features = filter(None, said(library.LLVMPY_GetHostCPUFeatures).split(","))
+    by_name = ",".join(sorted(features, key=lambda feature: feature[1:]))
+    return said(library.LLVMPY_GetProcessTriple), said(library.LLVMPY_GetHostCPUName), by_name
 
 
 def _host() -> Machine:
