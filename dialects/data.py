@@ -319,19 +319,22 @@ def joined_constant(operands: Sequence[SSAValue], axis: int) -> ConstantOp:
     import numpy as np
 
     sources = [(v.owner.value, v.type) for v in operands if isinstance(v.owner, ConstantOp)]
+    handles, shapes = [v.data for v, _ in sources if isinstance(v, StoredAttr)], [shape_of(t) for _, t in sources]
+    element = element_type_of(sources[0][1])
+    item = size_in_bytes(element)
+    size = sum(math.prod(shape) for shape in shapes) * item
 
-    def arrays() -> list[NDArray[Any]]:
-        return [attribute_array(*source) for source in sources]
+    def join() -> NDArray[Any]:
+        return concatenated([attribute_array(*source) for source in sources], axis)
 
-    given = arrays()
-    first, size = given[0], sum(a.nbytes for a in given)
-    if not may_wait(size) or not all(isinstance(v, StoredAttr) for v, _ in sources) or _all_equal(first[..., :64]):
-        return computed_constant(operands, ("concatenate", axis), lambda: concatenated(arrays(), axis))
-    shape = (*first.shape[:axis], sum(a.shape[axis] for a in given), *first.shape[axis + 1 :])
-    type = tensor(shape, element_of(first.dtype))
-    return later_constant(
-        type, lambda: concatenated(arrays(), axis).reshape(-1).view(np.uint8), lambda at: bytes_of_concatenated(given, axis, at)
-    )
+    def some(places: Sequence[int]) -> bytes:
+        widths = [math.prod(shape[axis:]) * item for shape in shapes]
+        return bytes_of_concatenated(widths, places, lambda i, at: TABLE.bytes_at(handles[i], at))
+
+    if not may_wait(size) or len(handles) < len(sources) or some(range(item)) == some(range(size - item, size)):
+        return computed_constant(operands, ("concatenate", axis), join)
+    type = tensor((*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :]), element)
+    return later_constant(type, lambda: join().reshape(-1).view(np.uint8), some)
 
 
 def may_wait(size: int) -> bool:
@@ -339,9 +342,9 @@ def may_wait(size: int) -> bool:
     return size >= LATER and current_pool() is None
 
 
-def later_constant(type: TensorType[Any], make: Callable[[], NDArray[np.uint8]], bytes_at: Callable[[range], bytes]) -> ConstantOp:
-    """Makes the constant op of a content that `make` gives when it is first read, and `bytes_at` some of before. Not all is equal in it."""
-    handle = TABLE.add_later(make, math.prod(shape_of(type)) * size_in_bytes(element_type_of(type)), bytes_at)
+def later_constant(type: TensorType[Any], make: Callable[[], NDArray[np.uint8]], some: Callable[[Sequence[int]], bytes]) -> ConstantOp:
+    """Makes the constant op of a content that `make` gives when it is first read; `some` gives bytes of it. Not all elements are equal."""
+    handle = TABLE.add_later(make, math.prod(shape_of(type)) * size_in_bytes(element_type_of(type)), some)
     return ConstantOp.create(properties={"value": StoredAttr(handle)}, result_types=[type])
 
 

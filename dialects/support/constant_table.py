@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -33,12 +33,15 @@ class Handle:
 
 
 class Content(NamedTuple):
-    """The bytes of a constant, the file that they are mapped from, and what makes them where they were let go or are made `later`."""
+    """The bytes of a constant, the file that they are mapped from, and what makes them where they were let go or are not made yet.
+
+    `some`: gives those at some places, as long as none are made.
+    """
 
     bytes: NDArray[np.uint8] | None
     file: Mapped | None
     restore: Callable[[], NDArray[np.uint8]] | None
-    later: bool = False
+    some: Callable[[Sequence[int]], bytes] | None = None
 
 
 @dataclass
@@ -66,11 +69,11 @@ class ConstantTable:
         """Makes a handle for a content, whose memory it shares."""
         return self._new(bytes, None)
 
-    def add_later(self, make: Callable[[], NDArray[np.uint8]], size: int, bytes_at: Callable[[range], bytes]) -> Handle:
-        """Makes a handle for a content of `size` bytes that `make` gives when it is first read. `bytes_at` gives some of them before."""
+    def add_later(self, make: Callable[[], NDArray[np.uint8]], size: int, some: Callable[[Sequence[int]], bytes]) -> Handle:
+        """Makes a handle for a content of `size` bytes that `make` gives when it is first read. `some` gives those at some places."""
         handle = self._new(None, None)
         entry = self._entries[handle]
-        entry.content, entry.sample = Content(None, None, make, True), (size, bytes_at(range(0, size, _step(size))))
+        entry.content, entry.sample = Content(None, None, make, some), (size, some(range(0, size, _step(size))))
         return handle
 
     def named(self, key: str, bytes: NDArray[np.uint8] | None = None) -> Handle:
@@ -108,6 +111,16 @@ class ConstantTable:
             found.file.fetch(found.bytes)
         return found.bytes
 
+    def bytes_at(self, handle: Handle, places: Sequence[int]) -> bytes:
+        """Gives the bytes at some places of a content, which is not made for it."""
+        import numpy as np
+
+        if (some := self._entries[handle].content.some) is not None:
+            return some(places)
+        content = self.bytes(handle)
+        assert content is not None, handle
+        return content[np.asarray(places)].tobytes()
+
     def equal(self, a: Handle, b: Handle) -> bool:
         """Tells whether two contents are equal, bit for bit. Without one of them, their hashes tell it."""
         if a is b:
@@ -134,7 +147,7 @@ class ConstantTable:
     def is_released(self, handle: Handle) -> bool:
         """Tells if somebody has the content in another form."""
         content = self._entries[handle].content
-        return content.restore is not None and not content.later
+        return content.restore is not None and content.some is None
 
     def is_here(self, handle: Handle) -> bool:
         """Tells if the content is in memory or mapped, and need not be made again."""

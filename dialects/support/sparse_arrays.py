@@ -5,9 +5,8 @@ So a model of many gigabytes is planned by the sizes of its weights alone.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -39,18 +38,19 @@ def concatenated(arrays: Sequence[NDArray[Any]], axis: int, block: int = BLOCK) 
     return result
 
 
-def bytes_of_concatenated(arrays: Sequence[NDArray[Any]], axis: int, places: Iterable[int]) -> bytes:
-    """Returns the bytes at some places of what `concatenated` gives for contiguous arrays, without making it."""
-    import numpy as np
+def bytes_of_concatenated(widths: Sequence[int], places: Iterable[int], read: Callable[[int, list[int]], bytes]) -> bytes:
+    """Returns the bytes at some places of what `concatenated` gives, without making it.
 
-    rows: list[NDArray[np.uint8]] = [a.reshape(math.prod(a.shape[:axis]), -1).view(np.uint8) for a in arrays]
-    ends = list(accumulate(row.shape[1] for row in rows))
-    found = bytearray()
+    `widths`: bytes of a row of each array. `read(i, at)`: bytes of array i.
+    """
+    ends, order = list(accumulate(widths)), list[int]()
+    inner: list[list[int]] = [[] for _ in widths]
     for place in places:
         row, at = divmod(place, ends[-1])
-        part = bisect_right(ends, at)
-        found.append(rows[part][row, at - ends[part]])
-    return bytes(found)
+        order.append(part := bisect_right(ends, at))
+        inner[part].append(row * widths[part] + at - (ends[part] - widths[part]))
+    found = [iter(read(i, at) if at else b"") for i, at in enumerate(inner)]
+    return bytes(next(found[part]) for part in order)
 
 
 def blocks(array: NDArray[Any], block: int = BLOCK) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:

@@ -132,10 +132,10 @@ class Rewriting:
         return self._named(computed_constant(operands, computation, compute), like)
 
     def later(
-        self, type: TensorType[Any], make: Callable[[], NDArray[np.uint8]], bytes_at: Callable[[range], bytes], like: SSAValue
+        self, type: TensorType[Any], make: Callable[[], NDArray[np.uint8]], some: Callable[[Sequence[int]], bytes], like: SSAValue
     ) -> SSAValue:
         """Inserts a constant that is made when it is first read, as `data.later_constant` makes it, named after `like`."""
-        return self._named(later_constant(type, make, bytes_at), like)
+        return self._named(later_constant(type, make, some), like)
 
     def joined(self, operands: Sequence[SSAValue], axis: int) -> SSAValue:
         """Inserts constants that are concatenated, as `data.joined_constant` makes them."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -62,24 +63,26 @@ def with_factor(r: Rewriting, op: Linear, factor: Vector, axis: int) -> SSAValue
     if axis != channel_axis(op):
         return None
     weights = op.operands[1]
-    array, added = array_of(weights), _added(op)
+    added = _added(op)
     extra = None if added is None else array_of(added)
-    if array is None or array.ndim < 2 or (added is not None and extra is None):
+    if not is_loaded(weights) or len(calls.shape(weights)) < 2 or (added is not None and extra is None):
         return None
     t = None if extra is None else _times(extra, factor)
     if t is not None and not np.isfinite(t).all():
         return None
     scaled = _scaling(op, factor)
     remake = _remaking(weights, scaled)
-    new_w = None if remake is None else _later(r, op, weights, array, factor, remake)
+    new_w = None if remake is None else _later(r, op, weights, factor, remake)
     if new_w is None:
+        array = array_of(weights)
+        assert array is not None, op
         w = scaled(array)
         if not np.isfinite(w).all():
             return None
         computation = ("factor", op.name, getattr(op, "group", 1), getattr(op, "trans_b", False), factor.tobytes())
         new_w = r.computed([weights], computation, lambda: w, weights)
-    if remake is not None and isinstance(made := getattr(new_w.owner, "value", None), StoredAttr):
-        TABLE.remake_by(made.data, remake)  # an engine that has packed it can then let it go
+    if remake is not None and (made := _handle(new_w)) is not None:
+        TABLE.remake_by(made, remake)  # an engine that has packed it can then let it go
     return _again(r, op, new_w, None if t is None or added is None else rounded(r, t, added))
 
 
@@ -113,45 +116,16 @@ def _again(r: Rewriting, op: Linear, weights: SSAValue, added: SSAValue | None) 
 
 def _remaking(old: SSAValue, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Callable[[], NDArray[np.uint8]] | None:
     """Gives the function that makes the content of `change(old)`, if `old` is a file's or is computed from one; else None."""
-    source = getattr(old.owner, "value", None)
-    if not isinstance(source, StoredAttr):
+    if (source := _handle(old)) is None:
         return None
-    remake, dtype, shape = TABLE.remake(source.data), dtype_of(calls.element(old)), calls.shape(old)
+    remake, dtype, shape = TABLE.remake(source), dtype_of(calls.element(old)), calls.shape(old)
 
     def changed(content: NDArray[np.uint8]) -> NDArray[np.uint8]:
         return np.ascontiguousarray(change(content.view(dtype).reshape(shape))).reshape(-1).view(np.uint8)
 
     if remake is not None:
         return lambda: changed(remake())
-    return partial(_of_file, source.data, changed) if TABLE.is_mapped(source.data) else None
-
-
-def _later(
-    r: Rewriting, op: Linear, weights: SSAValue, array: NDArray[Any], factor: Vector, make: Callable[[], NDArray[np.uint8]]
-) -> SSAValue | None:
-    """Inserts the scaled weights, which `make` makes when they are first read.
-
-    Returns None for small ones, or if their extremes do not tell that all stay finite, or if some elements do not differ.
-    """
-    along = _along(op, factor, array.ndim)
-    if along is None or array.dtype != np.float32 or not may_wait(array.nbytes):
-        return None
-    if not float(np.abs(extremes(weights, array)).max() * np.abs(factor).max()) < float(np.finfo(np.float32).max) / 2:  # or one is NaN
-        return None
-    every = np.broadcast_to(along, array.shape)
-
-    def elements(at: NDArray[np.int64]) -> NDArray[Any]:
-        index = np.unravel_index(at, array.shape)
-        return _times(array[index], every[index])
-
-    def bytes_at(places: range) -> bytes:
-        at, byte = np.divmod(np.array(places), array.itemsize)
-        return elements(at).view(np.uint8).reshape(-1, array.itemsize)[np.arange(len(places)), byte].tobytes()
-
-    few = elements(np.array([0, array.size // 2, array.size - 1]))
-    if not (few != few[0]).any():
-        return None
-    return r.later(tensor(array.shape, element_of(array.dtype)), make, bytes_at, weights)
+    return partial(_of_file, source, changed) if TABLE.is_mapped(source) else None
 
 
 def _of_file(handle: Handle, change: Callable[[NDArray[np.uint8]], NDArray[np.uint8]]) -> NDArray[np.uint8]:
@@ -160,17 +134,61 @@ def _of_file(handle: Handle, change: Callable[[NDArray[np.uint8]], NDArray[np.ui
     return change(content)
 
 
+_MOST: WeakKeyDictionary[Handle, float] = WeakKeyDictionary()  # a bound of the magnitudes in contents that are made later
+
+
+def _later(r: Rewriting, op: Linear, weights: SSAValue, factor: Vector, make: Callable[[], NDArray[np.uint8]]) -> SSAValue | None:
+    """Inserts the scaled weights, which `make` makes when they are first read.
+
+    Returns None for small ones, or if their extremes do not tell that all stay finite, or if some elements do not differ.
+    """
+    source, shape, dtype = _handle(weights), calls.shape(weights), dtype_of(calls.element(weights))
+    along = _along(op, factor, len(shape))
+    if source is None or along is None or dtype != np.float32 or not may_wait(prod(shape) * dtype.itemsize):
+        return None
+    if (most := _MOST.get(source)) is None:
+        array = array_of(weights)
+        assert array is not None, op
+        most = float(np.abs(extremes(weights, array)).max())
+    most *= float(np.abs(factor).max())
+    if not most < float(np.finfo(np.float32).max) / 2:  # or an element is NaN
+        return None
+    every, item = np.broadcast_to(along, shape), dtype.itemsize
+
+    def elements(at: NDArray[np.int64]) -> NDArray[Any]:
+        given = TABLE.bytes_at(source, (at[:, None] * item + np.arange(item)).reshape(-1).tolist())
+        return _times(np.frombuffer(given, dtype), every[np.unravel_index(at, shape)])
+
+    def some(places: Sequence[int]) -> bytes:
+        at, byte = np.divmod(np.asarray(places), item)
+        return elements(at).view(np.uint8).reshape(-1, item)[np.arange(len(at)), byte].tobytes()
+
+    few = elements(np.array([0, every.size // 2, every.size - 1]))
+    if not (few != few[0]).any():
+        return None
+    made = r.later(tensor(shape, element_of(dtype)), make, some, weights)
+    if (handle := _handle(made)) is not None:
+        _MOST[handle] = most
+    return made
+
+
+def _handle(value: SSAValue) -> Handle | None:
+    """Gives the handle of a stored constant; None for any other value."""
+    stored = getattr(value.owner, "value", None)
+    return stored.data if isinstance(stored, StoredAttr) else None
+
+
 _EXTREMES: WeakKeyDictionary[Handle, NDArray[Any]] = WeakKeyDictionary()
 
 
 def extremes(value: SSAValue, array: NDArray[Any]) -> NDArray[Any]:
     """Gives the least and the greatest element of a constant, whose elements are `array`: both are NaN if one is. It is read once."""
-    stored = getattr(value.owner, "value", None)
-    found = _EXTREMES.get(stored.data) if isinstance(stored, StoredAttr) else None
+    handle = _handle(value)
+    found = None if handle is None else _EXTREMES.get(handle)
     if found is None:
         found = np.array([array.min(), array.max()], array.dtype)
-        if isinstance(stored, StoredAttr):
-            _EXTREMES[stored.data] = found
+        if handle is not None:
+            _EXTREMES[handle] = found
     return found
 
 

@@ -165,6 +165,10 @@ def test_a_large_concatenation_is_made_when_it_is_read(axis):
     assert TABLE.sample(handle) == TABLE.sample(whole)
     assert EqualContents().first(handle) is handle
     made.verify()
+    places = [expected.nbytes - 1, 0, 4567, 4567, 12]
+    twice = joined_constant([made.result, made.result], axis)
+    assert TABLE.bytes_at(handle, places) == TABLE.bytes_at(whole, places)
+    assert TABLE.sample(twice.value.data) == TABLE.sample(store(np.concatenate([expected, expected], axis)))
     assert not TABLE.is_here(handle)
     assert TABLE.equal(handle, whole)
     assert TABLE.is_here(handle)

@@ -191,6 +191,7 @@ def test_scaled_weights_are_made_when_they_are_read(tmp_path, last):
     factor = np.linspace(0.5, 2, 64, dtype=np.float32)
     factor[-1] = last
     x = g.op("Mul", x, g.constant(factor.reshape(1, 64, 1, 1)))
+    x = g.op("Mul", g.op("Add", x, g.weight(64, 1, 1)), g.constant(factor[::-1].reshape(1, 64, 1, 1)))
     made = g.model("scaled", x, [1, 64, 24, 24], inputs=[1, 64, 24, 24])
     weights = numpy_helper.to_array(made.graph.initializer[0]) * (np.float32(1000) if last > 1e38 else np.float32(1))
     made.graph.initializer[0].CopyFrom(numpy_helper.from_array(weights, made.graph.initializer[0].name))
@@ -198,7 +199,9 @@ def test_scaled_weights_are_made_when_they_are_read(tmp_path, last):
     file, memory = (populus.compile(m, tiles=4).module("poplar") for m in (tmp_path / "m.onnx", made))
     [handle] = [op.value.data for op in file.walk() if isinstance(op, ConstOp) and isinstance(op.value, StoredAttr)]
     with np.errstate(over="ignore"):
-        expected = (weights * factor.astype(np.float64).reshape(64, 1, 1, 1)).astype(np.float32)
+        expected = weights
+        for each in (factor, factor[::-1]):
+            expected = (expected * each.astype(np.float64).reshape(64, 1, 1, 1)).astype(np.float32)
     finite = bool(np.isfinite(expected).all())
     assert finite == (last < 1e38)
     assert TABLE.is_here(handle) != finite
