@@ -12,7 +12,7 @@ need most of the memory that packing does, and no constant is written over befor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAGIC, VERSION = int.from_bytes(b"populus\0", "little"), 2
 HEAD, PAGE, ALIGNMENT = 256, 4096, 64  # bytes
 SUMS = 7  # the number of the first of two words that have the sums of all others
-PIECE = 1 << 13  # rows of 8 words that are summed at a time
+PIECE = 1 << 13  # rows of 8 words that are read and summed at a time
 MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "wasm32": int.from_bytes(b"wasm", "little")}  # ELF's numbers, where it has one
 
 # Features of a CPU that code may use, in the order of their bits; the runtime checks the same table.
@@ -47,16 +47,15 @@ class Base(IntEnum):
     CODE, DATA, MEMORY, WORDS = range(4)
 
 
-def checksum(content: NDArray[np.uint64]) -> bytes:
-    """Gives the two sums of a file, with zeros in their place. A change of one byte always changes the first.
+def checksum(pieces: Iterable[NDArray[np.uint64]]) -> bytes:
+    """Gives the two sums of a file in pieces of whole rows, with zeros in their place. A change of one byte always changes the first.
 
     They are of its words in 8 columns, and of those sums after each row; the columns of each are mixed into one word.
     """
-    rows, words, sums = content.reshape(-1, 8), np.zeros(8, np.uint64), np.zeros(8, np.uint64)
-    for at in range(0, len(rows), PIECE):
-        part = rows[at : at + PIECE]
-        if at == 0:
-            part = part.copy()
+    words, sums = np.zeros(8, np.uint64), np.zeros(8, np.uint64)
+    for number, piece in enumerate(pieces):
+        part = (piece.copy() if number == 0 else piece).reshape(-1, 8)
+        if number == 0:
             part.reshape(-1)[SUMS : SUMS + 2] = 0
         sums += len(part) * words + (part * np.arange(len(part), 0, -1, dtype=np.uint64)[:, None]).sum(0, np.uint64)
         words += part.sum(0, np.uint64)

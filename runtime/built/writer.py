@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from populus.runtime.built.form import ALIGNMENT, FEATURES, HEAD, MACHINES, MAGIC, PAGE, SUMS, VERSION, Base, checksum
+from populus.runtime.built.form import ALIGNMENT, FEATURES, HEAD, MACHINES, MAGIC, PAGE, PIECE, SUMS, VERSION, Base, checksum
 from populus.runtime.built.types import TYPES
 
 if TYPE_CHECKING:
@@ -142,8 +142,8 @@ class Form:
                 if written is not None:
                     written(constant)
             file.truncate(self._size)
-            file.flush()
-            found = checksum(np.memmap(path, np.uint64, "r"))
+        with open(path, "r+b") as file:  # in pieces: a map of the file would take as much memory as its weights
+            found = checksum(np.fromfile(file, np.uint64, 8 * PIECE) for _ in range(0, self._size, 64 * PIECE))
             file.seek(8 * SUMS)
             file.write(found)
 
