@@ -142,10 +142,10 @@ def _check(name: str, cpu: str, web: bool, embed: bool, relaxed: bool, single_fi
         raise PopulusError(f"relaxed is for wasm32; for {cpu} products are fused wherever its CPUs do so")
 
 
-def frozen_program(program: Program, cpu: str, states: Mapping[str, str], padded: bool = False) -> Frozen:
+def frozen_program(program: Program, cpu: str, states: Mapping[str, str], padded: bool = False, here: bool = False) -> Frozen:
     """Freezes a compiled model for a CPU. Raises PopulusError for one that a file cannot hold, with the reason.
 
-    `padded`: something else pads arrays of several sizes, as a page does.
+    `padded`: something else pads arrays of several sizes, as a page does. `here`: this machine runs it.
     """
     from populus.runtime.engine.native.codegen.cpu import WASM, described
     from populus.runtime.engine.native.frozen.freeze import freeze
@@ -158,7 +158,7 @@ def frozen_program(program: Program, cpu: str, states: Mapping[str, str], padded
     if cpu == WASM:
         threads = threads or 1  # each takes memory of its own
         plan = plan.threaded() if threads > 1 else plan
-    return freeze([_part(one, states, padded or cpu == WASM) for one in programs_of(program, states)], plan, states, threads)
+    return freeze([_part(one, states, padded or cpu == WASM) for one in programs_of(program, states)], plan, states, threads, here)
 
 
 def _part(program: Program, states: Mapping[str, str], padded: bool) -> Part:
@@ -214,7 +214,7 @@ def kept_as(program: Program, place: Place, lines: Sequence[str]) -> ReadyProgra
             from populus.runtime.built.library import threads_of
             from populus.runtime.engine.native.frozen.keep import placed
 
-            frozen = frozen_program(program, NATIVE, {}, padded=True)
+            frozen = frozen_program(program, NATIVE, {}, padded=True, here=True)
             built = KeptProgram(placed(frozen), threads_of(program.options.threads))
     except (PopulusError, ImportError, OSError):
         return None

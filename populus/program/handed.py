@@ -37,7 +37,7 @@ def handed(program: Program, place: Place | None, begun: int, file: int) -> Hand
         return f"dimension '{next(name for names in program.names.values() for name in names.values())}' is open"
     try:
         refuse_python(program.signature, padded=True)
-        frozen = frozen_program(program, NATIVE, {}, padded=True)
+        frozen = frozen_program(program, NATIVE, {}, padded=True, here=True)
     except (PopulusError, ImportError) as error:
         return f"{error}"
     if frozen.checks:

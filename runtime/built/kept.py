@@ -81,6 +81,7 @@ class KeptProgram(Runner):
         k = placed.kernels
         self._team = shared_team(size, lambda: Team(k["walk"], k["worker"], placed.code, size))
         self._wakes, self._at = placed.shared > 0, self._words.ctypes.data
+        self._process = os.getpid()
 
     def _move(self, step: int, row: NDArray[np.int64], arguments: NDArray[np.int64]) -> None:
         """Makes a step that moves a caller's array a launch, or one of Python where it converts elements."""
@@ -120,6 +121,9 @@ class KeptProgram(Runner):
         for check in self._placed.checks:
             check()
         self._slots[: self._arrays] = addresses
+        if self._process != os.getpid():  # a forked child: threads that it does not have may hold places in scratch memory
+            self._process = os.getpid()
+            self._memory.madvise(mmap.MADV_DONTNEED)
         step = 0
         while True:
             came = self._team.walk(self._at, step, BUDGET, self._wakes)

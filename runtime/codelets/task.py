@@ -86,6 +86,7 @@ class Workspace:
         self.owned: list[NDArray[np.uint8]] = []
         self.needed = 0  # bytes that the tasks have reserved so far
         self.busy: NDArray[np.int64] | None = None  # places that chunks hold, a bit each; None: each chunk has its own
+        self.places = 0  # as many as there are with `busy`
 
     def reserve(self, begin: int, bytes: int) -> NDArray[np.uint8]:
         """Reserves `bytes` bytes from `begin`. Larger memory is new, and earlier tasks keep the old."""

@@ -45,7 +45,7 @@ class NumpyProgram(Engine):
         self.states = States(states)
         self.guard = GuardedMemory() if self.guards and guarded() else None
         self.workspace = Workspace() if self.guard is None else GuardedWorkspace(self.guard)
-        spans = self.spans()
+        self.live_spans = spans = self.spans()
         sizes = {var: bytes_of(var.type.shape, var.type.element) for var in spans}
         offsets, total = assign_offsets(sizes, spans)
         check_bytes(total, "the program's variables")
@@ -91,6 +91,7 @@ class NumpyProgram(Engine):
         Outputs that are returned as views, and next values of states, live to the end; states live throughout.
         """
         live = liveness(self.graph, shared=True)
+        self.steps: Sequence[Operation] = live.steps
         spans = {op: spans for op, spans in live.spans.items() if isinstance(op, VarOp)}
         kept, read = self.states.variables(self.graph)
         spans |= {var: ((spans[var][0][0], len(live.steps)),) for var in read}

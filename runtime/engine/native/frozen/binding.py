@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import os
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
-from populus.dialects.poplar.compute import CopyOp, FamilyOp
+from populus.dialects.poplar.compute import CopyOp, ExecuteOp, FamilyOp
+from populus.dialects.poplar.memory import VarOp
 from populus.dialects.poplar.outside import HostCallOp, OutsideOp
 from populus.dialects.poplar.program import GraphOp, StreamInOp, StreamOutOp
+from populus.dialects.poplar.task import TaskOp
 from populus.dialects.support.diagnostics import PopulusError, where
 from populus.dialects.support.element_types import dtype_of
 from populus.runtime.built.form import ALIGNMENT
@@ -21,13 +24,14 @@ from populus.runtime.codelets.task import Filling, Run
 from populus.runtime.engine.native.codegen.cpu import WASM, Machine, machine
 from populus.runtime.engine.native.codegen.jit import library_of
 from populus.runtime.engine.native.frozen.loaded_tables import tables
+from populus.runtime.engine.native.frozen.scratch import Gaps
 from populus.runtime.engine.native.kernels.copies import copy
 from populus.runtime.engine.native.kernels.launch import Launch
 from populus.runtime.engine.native.run.assembly import assembled
 from populus.runtime.engine.native.run.constants import Constants
 from populus.runtime.engine.native.run.image import Blocks, Region, Transfer
 from populus.runtime.engine.native.run.program import NativeProgram
-from populus.runtime.engine.program import BlockNode, LoadedProgram, StepNode
+from populus.runtime.engine.program import BlockNode, LoadedProgram, Node, StepNode
 from populus.runtime.engine.states import front
 from populus.runtime.views import PlacedError
 
@@ -37,6 +41,7 @@ Pool = dict[Hashable, Array]  # elements that are packed, and their forms, by th
 
 # What the runtime converts between a caller's elements and those in memory: (caller's, memory's).
 CONVERTED = {("int64", "int32"), ("uint64", "uint32"), ("float64", "float32")}
+BOUND = (ExecuteOp, CopyOp, StreamInOp, StreamOutOp, OutsideOp, TaskOp)  # steps that are bound, each as a whole
 THREADS = 2  # that a program is cut for by default, on every machine
 
 
@@ -79,6 +84,7 @@ class FreezingProgram(NativeProgram):
     """A graph bound for a file: streams are steps, and what only Python can do is refused.
 
     `plan`: the CPU. `given`, `taken`: the callers' inputs and outputs in order. `pool`: what programs of the same file pack.
+    `here`: this machine runs it, so chunks take places in scratch memory in turn; elsewhere any number of threads may.
     """
 
     name = "frozen"
@@ -94,9 +100,12 @@ class FreezingProgram(NativeProgram):
         states: Mapping[str, str],
         threads: int | None,
         pool: Pool | None = None,
+        here: bool = False,
     ):
         self.plan, self.given, self.taken = plan, list(given), list(taken)
-        self._pool = pool
+        self._pool, self._here = pool, here
+        self._gaps: Gaps | None = None
+        self.overlaid = pool is None  # states of other programs lie where this one's arena has ended
         self.refusals: dict[int, str] = {}  # texts of launches, by identity
         self._tables: list[tuple[Array, Array, Launch]] = []
         super().__init__(graph, threads=threads, states=states)
@@ -111,6 +120,11 @@ class FreezingProgram(NativeProgram):
         return LoadedConstants(host, self._pool) if wasm else super().stores(host)  # a library's file is mapped, and is not to be written
 
     def load(self) -> None:
+        if self.overlaid:
+            self.workspace = self._gaps = Gaps(self.steps, ((self._place(v), spans) for v, spans in self.live_spans.items()))
+        if self._here:
+            self.workspace.busy = self.workspace.own(8).view(np.int64)
+            self.workspace.places = max(self.threads, os.cpu_count() or 1)
         LoadedProgram.load(self)
         self.body = BlockNode([self.body, *self._committed()])
         # Programs of one file share tables in it, so each would have memory for those of its own.
@@ -118,6 +132,12 @@ class FreezingProgram(NativeProgram):
             self._tables = tables(self.library, [run for run, _ in self.body.calls() if isinstance(run, Launch)], self.blocks())
         self.table, self.times = assembled(self.library, self.body, self.blocks(), [launch for _, _, launch in self.filling()])
         self.constants.release_all(set(self._memory))
+
+    def _place(self, variable: VarOp) -> tuple[int, int]:
+        assert self._arena is not None, "a frozen program has an arena"
+        array = self._memory[variable]
+        begin = array.ctypes.data - self._arena.ctypes.data
+        return begin, begin + array.nbytes
 
     def filling(self) -> list[tuple[Array, Array, Launch]]:
         """Lists constants that loading packs: their elements, their packed form, and the launch that makes it."""
@@ -133,6 +153,14 @@ class FreezingProgram(NativeProgram):
         return blocks
 
     # -- steps
+
+    def _nodes(self, op: Operation) -> Iterator[Node]:
+        if self._gaps is None or not isinstance(op, BOUND):
+            return super()._nodes(op)
+        self._gaps.enter(op)
+        nodes = list(super()._nodes(op))
+        self._gaps.leave()
+        return iter(nodes)
 
     def compile(self, family: FamilyOp) -> list[Run]:
         launches = self.launches(family)

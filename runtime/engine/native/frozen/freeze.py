@@ -52,12 +52,14 @@ class Part:
     outputs: Types
 
 
-def freeze(parts: Sequence[Part], plan: Machine, states: Mapping[str, str], threads: int | None = None) -> Frozen:
+def freeze(
+    parts: Sequence[Part], plan: Machine, states: Mapping[str, str], threads: int | None = None, here: bool = False
+) -> Frozen:
     """Freezes tile programs for a CPU: those of a model's sizes, of which one runs at a time.
 
     Constants that several of them have are in the file once. `threads`: the number that work is cut for
-    where memory depends on it; any number may run a program, with the same results. Raises PopulusError for a CPU that programs
-    are not built for, and for a step that only Python runs; the error names its node.
+    where memory depends on it; any number may run a program, with the same results. `here`: as for `FreezingProgram`.
+    Raises PopulusError for a CPU that programs are not built for, and for a step that only Python runs; the error names its node.
     """
     if plan.architecture not in MACHINES:
         raise PopulusError(f"programs are built for {' and '.join(MACHINES)}, not for {plan.architecture}")
@@ -67,7 +69,7 @@ def freeze(parts: Sequence[Part], plan: Machine, states: Mapping[str, str], thre
     for part in parts:
         given = [name for name in part.inputs if name not in states]
         taken = [name for name in part.outputs if name not in states.values()]
-        programs.append(FreezingProgram(with_tasks(part.graph), plan, given, taken, states, threads, packed))
+        programs.append(FreezingProgram(with_tasks(part.graph), plan, given, taken, states, threads, packed, here))
         inputs += [Tensor(name, part.inputs[name][1].name, part.inputs[name][0]) for name in given]
         outputs += [Tensor(name, part.outputs[name][1].name, part.outputs[name][0]) for name in taken]
     layout = Layout(programs)

@@ -53,11 +53,15 @@ class Layout:
         self._place_packed()
         self._arena = self.packed = self._reserve(0) if self._raw else 0
         self.memory = self._arena + max(p.arena_bytes for p in programs)
+        needed = max(p.workspace.needed for p in programs)
+        if all(p.overlaid for p in programs):
+            self._workspace, self.memory = self._arena, max(self.memory, self._arena + needed)
+        else:
+            self._workspace = self._reserve(needed)
         for target in self.image.targets:
             if isinstance(target, Block) and target.region is Region.PLACES:
                 assert not target.memory.any(), target
                 self._at[target.address] = self._reserve(target.memory.nbytes)
-        self._workspace = self._reserve(max(p.workspace.needed for p in programs))
         self._hold_raw()
 
     def _place_packed(self) -> None:

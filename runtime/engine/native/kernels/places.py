@@ -16,7 +16,7 @@ MOST = 63  # bits of a positive word
 def places_of(task: Task, chunks: int) -> tuple[Array, int]:
     """Gives the word of a program's places, and how many a launch of so many chunks needs; one for each chunk if there is no word."""
     busy = task.workspace.busy
-    return (np.zeros(0, np.int64), chunks) if busy is None else (busy, min(chunks, task.threads, MOST))
+    return (np.zeros(0, np.int64), chunks) if busy is None else (busy, min(chunks, task.workspace.places, MOST))
 
 
 def place_functions(name: str) -> str:

@@ -89,7 +89,7 @@ class NativeProgram(NumpyProgram):
         return Constants(host)
 
     def load(self) -> None:
-        self.workspace.busy = self.workspace.own(8).view(np.int64)
+        self.workspace.busy, self.workspace.places = self.workspace.own(8).view(np.int64), self.threads
         if checks() or HOLDING.get():
             arena = [self._arena] if self._arena is not None else [a for s, a in self._memory.items() if s not in self._constants]
             self.check = LaunchCheck(lambda v: None if self.is_constant(v) else self.array(v), self._users, self.workspace.memories, arena)
