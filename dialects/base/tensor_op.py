@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from xdsl.dialects.builtin import (
@@ -114,6 +114,13 @@ def _unpacked(data: bytes) -> tuple[int, ...]:
     return i64.unpack(data, len(data) // i64.size)
 
 
+@cache
+def _takes(kind: type[TensorOp]) -> int | None:
+    """Gives the number of operands of an op class, if none of them may be absent or several; else None."""
+    operands = kind.get_irdl_definition().operands
+    return None if any(isinstance(operand, VarOperandDef) for _, operand in operands) else len(operands)
+
+
 class TensorOp(PlainErrors, IRDLOperation, metaclass=TypedAttributes):
     """An op without effects on tensors of static shape. Subclasses declare operands, properties and `infer`.
 
@@ -136,7 +143,10 @@ class TensorOp(PlainErrors, IRDLOperation, metaclass=TypedAttributes):
         definition = type(self).get_irdl_definition()
         unknown = properties.keys() - definition.properties
         assert not unknown, f"{self.name} has no property {', '.join(sorted(unknown))}"
-        given = [None if v is None else SSAValue.get(v) for v in operands]
+        given = [v if v is None or isinstance(v, SSAValue) else SSAValue.get(v) for v in operands]
+        if _takes(type(self)) == len(given) and None not in given:
+            self._begin(cast("list[SSAValue]", given), properties, {})
+            return
         found: list[SSAValue] = []
         sizes: list[int] = []
         for place, (name, operand) in enumerate(definition.operands, 1):
@@ -153,11 +163,13 @@ class TensorOp(PlainErrors, IRDLOperation, metaclass=TypedAttributes):
                 found.append(value)
             sizes.append(len(found) - before)
         assert not given, f"{self.name} takes fewer operands"
+        sized = any(isinstance(option, AttrSizedOperandSegments) for option in definition.options)
+        self._begin(found, properties, {AttrSizedOperandSegments.attribute_name: DenseArrayBase.from_list(i32, sizes)} if sized else {})
+
+    def _begin(self, operands: Sequence[SSAValue], properties: Mapping[str, Plain | None], sizes: Mapping[str, Attribute]) -> None:
         attributes = {name: attribute(value) for name, value in properties.items() if value is not None}
-        if any(isinstance(option, AttrSizedOperandSegments) for option in definition.options):
-            attributes[AttrSizedOperandSegments.attribute_name] = DenseArrayBase.from_list(i32, sizes)
         # Not IRDLOperation's: it would build and check the same lists a second time, for a third of an op's cost.
-        self.begin(found, (), attributes)
+        self.begin(operands, (), {**attributes, **sizes})
         self.results = SSAValues(OpResult(t, self, i) for i, t in enumerate(self.inferred()))
 
     def inferred(self) -> Sequence[TensorType[Attribute]]:

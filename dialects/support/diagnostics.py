@@ -6,7 +6,7 @@ import os
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import NoReturn, cast
+from typing import NoReturn, TypeVar, cast
 
 from xdsl.dialects.builtin import (
     UNKNOWN_LOC,
@@ -20,13 +20,14 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnknownLoc,
 )
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import DiagnosticException, VerifyException
 
 from populus.dialects.support.errors import PopulusWarning as PopulusWarning  # noqa: PLC0414, as others import it from here
 from populus.dialects.support.errors import ProgramError
 from populus.dialects.support.quick_ops import QuickOp
 
+L = TypeVar("L", NameLoc, FusedLoc)
 NOTHING = NoneAttr()
 TENSORS = ("onnx", "stablehlo", "chlo", "popart", "popops", "poplin", "popnn", "poprand", "gcl", "host", "data")
 """The dialects of ops on tensors."""
@@ -38,7 +39,14 @@ class PopulusError(DiagnosticException, ProgramError):
 
 def named(name: str) -> NameLoc:
     """Makes the location of ops that come from the ONNX node (or tensor) `name`."""
-    return NameLoc(StringAttr(name), NOTHING)
+    return _unchecked(NameLoc, desc=StringAttr(name), location=NOTHING)
+
+
+def _unchecked(kind: type[L], **parameters: Attribute) -> L:
+    """Makes a location without xDSL's checks of what it is made of: there is one for each op, and a new one for each that is rewritten."""
+    location = kind.__new__(kind)
+    vars(location).update(parameters)
+    return location
 
 
 _COMMANDS = [0]  # commands that run now, which may be within each other
@@ -105,7 +113,7 @@ def fused(*locations: LocationAttr) -> LocationAttr:
         case [only]:
             return only
         case several:
-            return FusedLoc(tuple(several), NOTHING)
+            return _unchecked(FusedLoc, locations=ArrayAttr(several), metadata=NOTHING)
 
 
 def between(block: Block, before: Operation | None, end: Operation | None) -> list[Operation]:

@@ -54,7 +54,12 @@ class _Result(BeforeVariadicSingleAccessor):
         return _item(obj.results, self.idx)
 
 
-_QUICK = {VarIRConstruct.OPERAND: _Operand, VarIRConstruct.RESULT: _Result}
+class _Region(BeforeVariadicSingleAccessor):
+    def __get__(self, obj: Operation, objtype: type | None = None) -> Region:
+        return obj.regions[self.idx]
+
+
+_QUICK = {VarIRConstruct.OPERAND: _Operand, VarIRConstruct.RESULT: _Result, VarIRConstruct.REGION: _Region}
 
 
 class QuickOp(Operation, metaclass=QuickOps):
@@ -99,6 +104,14 @@ class QuickOp(Operation, metaclass=QuickOps):
         for region in regions:
             self.add_region(region)
         self.__post_init__()
+
+    def erase(self, safe_erase: bool = True, drop_references: bool = True) -> None:
+        if any(result.first_use is not None for result in self.results):
+            super().erase(safe_erase, drop_references)
+            return
+        assert self.parent is None, self
+        if drop_references:
+            self.drop_all_references()
 
     def __post_init__(self) -> None:
         for table, name, value in _defaults(cast("type[IRDLOperation]", type(self))):
