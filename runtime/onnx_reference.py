@@ -6,6 +6,7 @@
   below 13. These are evaluated by their own formulas, and so is LRN.
 - It takes a missing condition of a Loop for false; it is true.
 - It joins the rows of what a Loop's iterations give; each is a row of the result.
+- It takes GlobalMaxPool over two axes that are right for images alone.
 - It ignores the sequence lengths of a recurrent op; each sequence is run separately.
 - It computes LogSoftmax as the logarithm of a softmax, which underflows.
 
@@ -270,6 +271,12 @@ def _dropout(node: NodeProto, inputs: Sequence[Array]) -> list[Array]:
     return [inputs[0], np.zeros(inputs[0].shape, np.bool_)][: len(node.output)]
 
 
+def _global_max(node: NodeProto, inputs: Sequence[Array]) -> Array:
+    """Computes the largest element of each channel. Source: ONNX GlobalMaxPool-1."""
+    (x,) = inputs
+    return x.max(tuple(range(2, x.ndim)), keepdims=True)
+
+
 Evaluate: TypeAlias = "Callable[[NodeProto, Sequence[Any]], list[Array]]"
 
 
@@ -288,6 +295,7 @@ def _single(evaluate: Callable[[NodeProto, Sequence[Any]], Array]) -> Evaluate:
 _SPECIAL: dict[str, tuple[int, Evaluate]] = {
     "BatchNormalization": (14, _single(_batch_norm)),
     "Dropout": (12, _dropout),
+    "GlobalMaxPool": (1 << 30, _single(_global_max)),
     "Hardmax": (13, _single(_flattened(_hardmax))),
     "LRN": (1 << 30, _single(_lrn)),
     "LogSoftmax": (13, _single(_flattened(_log_softmax))),

@@ -143,8 +143,10 @@ F32, F16, I64, BOOL = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64,
     [
         (alone("Dropout", 10, [3], F32, {"y": (F32, [3]), "mask": (BOOL, [3])}), np.ones(3, np.float32)),
         (alone("HardSigmoid", 16, [3], F16, {"y": (F16, [3])}, beta=-0.31), np.array([1.75, -1.8, -3.3], np.float16)),
+        (alone("GlobalMaxPool", 10, [2, 3, 5], F32, {"y": (F32, [2, 3, 1])}), np.arange(30, dtype=np.float32).reshape(2, 3, 5)),
+        (alone("GlobalMaxPool", 22, [1, 1, 3, 2, 2], F32, {"y": (F32, [1] * 5)}), np.eye(4, 3, dtype=np.float32).reshape(1, 1, 3, 2, 2)),
     ],
-    ids=["the mask of an old Dropout", "16-bit floats whose sum cancels"],
+    ids=["the mask of an old Dropout", "16-bit floats whose sum cancels", "the largest of a row", "the largest of a volume"],
 )
 def test_a_right_program_raises_no_alarm(model, x):
     found = list(compare_levels(populus.compile(model, tiles=4), {"x": x}))
