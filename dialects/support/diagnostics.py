@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import NoReturn, TypeVar, cast
 
 from xdsl.dialects.builtin import (
@@ -216,5 +215,7 @@ def no_file(path: str | os.PathLike[str]) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Makes the end of a message about an unknown name of very many: `; did you mean 'Relu'?`, or nothing if none is near."""
+    from difflib import get_close_matches
+
     near = get_close_matches(name, sorted(names), 1)
     return f"; did you mean '{near[0]}'?" if near else ""

@@ -18,8 +18,6 @@ from xdsl import irdl
 from xdsl.ir import Operation
 from xdsl.irdl import IRDLOperation, OpDef, operations
 
-from populus.dialects.support.quick_ops import QuickOps
-
 PACKAGES = ("xdsl", "populus")  # whose ops are made so
 METHODS = ("get_irdl_definition", "traits", "verify_")  # that xDSL adds to each op
 FORMATTED = ("parse", "print")  # and to one with an assembly format
@@ -113,7 +111,7 @@ class _Recipe:
         unformatted = copy(definition)
         unformatted.assembly_format = None
         made = operations.get_accessors_from_op_def(unformatted, self.verify)
-        own = self.cls.own_accessors(made, definition) if isinstance(self.cls, QuickOps) else {}
+        own: dict[str, Any] = self.cls.own_accessors(made, definition) if hasattr(self.cls, "own_accessors") else {}  # of `QuickOps`
         return {**made, **own, "get_irdl_definition": classmethod(lambda cls: definition)}
 
     def formatted(self) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -391,7 +391,10 @@ def _pass(spec: ArgSpec, passes: PassTable, source: str) -> ModulePass:
 
 @lru_cache(1024)
 def _from_text(made: type[ModulePass], text: str) -> ModulePass:
-    """Makes a pass, which is immutable, once for each text: evaluating its fields' types takes most of the time."""
+    """Makes a pass, which is immutable, once for each text: evaluating its fields' types takes most of the time, which no options need."""
+    if text == made.name:
+        with suppress(TypeError):  # of a pass that needs an option, which xDSL names
+            return made()
     return made.from_pass_spec(_spec(text, made.name))
 
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from copy import copy
-from html import escape
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -69,6 +68,8 @@ class Program:
 
     def _repr_html_(self) -> str:
         """Gives the HTML that a notebook shows: the signature, and the costs at the poplar level."""
+        from html import escape  # whose table of entities no other process needs
+
         parts = [f"<p><code>{escape(str(self.signature))}</code></p>"]
         if self.level == "poplar" and not self.signature.dimensions:
             parts.append(self.profile().summary_html())
