@@ -241,6 +241,9 @@ class ReadyProgram:
     @cached_property
     def signature(self) -> Signature:
         """The names and types of inputs and outputs: only programs of plain arrays are kept, so these and their sizes say it all."""
+        from populus.dialects.support.garbage import import_for_good
+
+        import_for_good("populus.program.signature")
         from populus.dialects.support.element_types import element_of, tensor
         from populus.program.padding import Padding
         from populus.program.signature import Signature
