@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from copy import copy
+from functools import cache
 from typing import Any, Generic, cast
 
 from xdsl import irdl
@@ -47,16 +48,24 @@ def irdl_op_definition(cls: Any) -> Any:
     if cls.__module__.partition(".")[0] not in PACKAGES or Generic in cls.__mro__ or IRDLOperation not in cls.__mro__:
         eager: Any = operations.irdl_op_definition
         return eager(cls)
-    bases: list[type] = [base for base in cls.__mro__ if base not in Operation.__mro__]
-    field: type = operations._OpDefField  # pyright: ignore[reportPrivateUsage]
-    fields = {name for base in bases for name, value in vars(base).items() if isinstance(value, field)}
-    recipe = _Recipe(cls)
+    recipe, fields = _Recipe(cls), set(_fields(cls))
+    for base in cls.__mro__[1:]:
+        if base not in Operation.__mro__:
+            fields.update(_inherited(base))
     for name in (*METHODS, *fields):
         type.__setattr__(cls, name, _Later(cls, name, recipe.attributes))
     if cls.assembly_format is not None:
         for name in FORMATTED:
             type.__setattr__(cls, name, _Later(cls, name, recipe.formatted))
     return cls
+
+
+def _fields(cls: type) -> tuple[str, ...]:
+    field: type = operations._OpDefField  # pyright: ignore[reportPrivateUsage]
+    return tuple(name for name, value in vars(cls).items() if isinstance(value, field))
+
+
+_inherited = cache(_fields)
 
 
 class _Later:
@@ -91,7 +100,8 @@ class _Recipe:
     # A class as the decorator was given it.
 
     def __init__(self, cls: Any):
-        self.cls, self.verify, self.stated = cls, getattr(cls, "verify_", None), _Stated(cls)
+        self.cls, self.verify = cls, getattr(cls, "verify_", None)
+        self.namespace: dict[str, Any] = {**vars(cls), "print": cls.print, "parse": cls.parse}
         self.made: list[OpDef] = []
 
     def definition(self) -> OpDef:
@@ -100,7 +110,7 @@ class _Recipe:
             for base in self.cls.__mro__[1:]:  # xDSL tells by their accessors that they are ops
                 if METHODS[0] in vars(base):
                     base.get_irdl_definition()
-            made = OpDef.from_pyrdl(cast("Any", self.stated))
+            made = OpDef.from_pyrdl(cast("Any", _Stated(self.cls, self.namespace)))
             with _lock:
                 self.made.append(made)
         return self.made[0]
@@ -123,9 +133,9 @@ class _Recipe:
 class _Stated:
     # What xDSL reads of a class, as it was.
 
-    def __init__(self, cls: Any):
-        names = ("name", "print", "parse", "assembly_format", "custom_directives", "__bases__", "__name__")
-        self.__dict__ |= {**vars(cls), **{name: getattr(cls, name) for name in names}}
+    def __init__(self, cls: Any, namespace: Mapping[str, Any]):
+        names = ("name", "assembly_format", "custom_directives", "__bases__", "__name__")
+        self.__dict__ |= {**namespace, **{name: getattr(cls, name) for name in names}}
         self.__dict__ |= {"__annotations__": inspect.get_annotations(cls), "__above__": cls.__mro__[1:]}
 
     def mro(self) -> list[Any]:
