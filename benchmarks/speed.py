@@ -57,7 +57,7 @@ def measure(
     # Exclude imported modules from the model's memory, and LLVM's code: without a cache it is in use.
     kept, os.environ["POPULUS_CACHE"] = os.environ.get("POPULUS_CACHE"), ""
     small = populus.compile(g.model("product", product, [4, 64]), target=target, tiles=4, engine=engine, apart=apart)
-    small.run({"x": np.random.default_rng(0).standard_normal((4, 64)).astype(np.float32)})
+    small.run(small.signature.random())
     del os.environ["POPULUS_CACHE"]
     os.environ |= {} if kept is None else {"POPULUS_CACHE": kept}
     base = _peak_mib()
