@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import mmap
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PIECE = 4 << 20  # bytes of a file that are hashed at a time
-SAMPLES = 61  # elements of a content that are compared first
+SAMPLES, RUN = 8, 8  # places of a content whose bytes are compared first, and how many there: of a file, each place is a page
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -73,7 +74,8 @@ class ConstantTable:
         """Makes a handle for a content of `size` bytes that `make` gives when it is first read. `some` gives those at some places."""
         handle = self._new(None, None)
         entry = self._entries[handle]
-        entry.content, entry.sample = Content(None, None, make, some), (size, some(range(0, size, _step(size))))
+        places = [p for place in _places(size) for p in range(place, min(place + RUN, size))]
+        entry.content, entry.sample = Content(None, None, make, some), (size, some(places))
         return handle
 
     def named(self, key: str, bytes: NDArray[np.uint8] | None = None) -> Handle:
@@ -115,10 +117,13 @@ class ConstantTable:
         """Gives the bytes at some places of a content, which is not made for it."""
         import numpy as np
 
-        if (some := self._entries[handle].content.some) is not None:
-            return some(places)
-        content = self.bytes(handle)
+        found = self._entries[handle].content
+        if found.some is not None:
+            return found.some(places)
+        content = self.bytes(handle) if found.restore is not None or found.file is None else found.bytes
         assert content is not None, handle
+        if found.file is not None:
+            found.file.touch(min(len(places) * mmap.PAGESIZE, content.size))
         return content[np.asarray(places)].tobytes()
 
     def equal(self, a: Handle, b: Handle) -> bool:
@@ -267,8 +272,8 @@ def key_of(bytes: NDArray[np.uint8], file: Mapped | None = None) -> str:
 
 def _sample(bytes: NDArray[np.uint8]) -> tuple[int, bytes]:
     """Returns the size and some of the bytes, which are compared first."""
-    return bytes.size, bytes[:: _step(bytes.size)].tobytes()
+    return bytes.size, b"".join([bytes[place : place + RUN].tobytes() for place in _places(bytes.size)])
 
 
-def _step(size: int) -> int:
-    return max(size // SAMPLES, 1)
+def _places(size: int) -> range:
+    return range(0, size, max(size // SAMPLES, RUN))

@@ -22,6 +22,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextvars import ContextVar
 from logging import DEBUG
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, cast
 from weakref import finalize
 
@@ -32,10 +33,20 @@ from xdsl.pattern_rewriter import PatternRewriter, PatternRewriterListener, Rewr
 from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
-from populus.dialects.data import ConstantOp, computed_constant, constant, constant_value, is_loaded, joined_constant, later_constant
+from populus.dialects.data import (
+    ConstantOp,
+    StoredAttr,
+    computed_constant,
+    constant,
+    constant_value,
+    is_loaded,
+    joined_constant,
+    later_constant,
+)
 from populus.dialects.support.budget import check_time
 from populus.dialects.support.dead_code import is_pure
 from populus.dialects.support.diagnostics import PopulusError, fused, locate, where
+from populus.dialects.support.element_types import shape_of
 from populus.dialects.support.user_op_errors import misfit
 from populus.lowering.popart import rewrite_log
 from populus.lowering.popart.rewrite_log import LOGGER
@@ -226,6 +237,8 @@ def read_once(value: SSAValue) -> bool:
 
 def scalar(value: SSAValue) -> float | None:
     """Returns the number that all elements of a constant equal; None for any other value."""
+    if isinstance(value.owner, ConstantOp) and isinstance(value.owner.value, StoredAttr) and prod(shape_of(value.type)) > 1:
+        return None  # its elements differ, and are not read for it
     array = array_of(value)
     if array is None or array.size == 0 or array.dtype.kind == "b" or (array.size > 1 and any(array.strides)):
         return None

@@ -16,7 +16,7 @@ from xdsl.ir import Block, Region
 from xdsl.parser import Parser
 
 from populus.dialects.data import LATER, TABLE, ConstantOp, StoredAttr, constant, joined_constant, load_blobs, save_blobs, store
-from populus.dialects.support.constant_table import SAMPLES, ConstantTable, EqualContents, Handle
+from populus.dialects.support.constant_table import RUN, SAMPLES, ConstantTable, EqualContents, Handle
 from populus.dialects.table import context
 from populus.lowering.popart.cse import PopartCsePass
 
@@ -27,8 +27,8 @@ def content(i: int, sampled: bool = True) -> np.ndarray:
     """An array that differs from others of its kind in a sampled byte, or in bytes that are not sampled."""
     array = np.arange(SIZE, dtype=np.int32)
     step = array.nbytes // SAMPLES
-    array.view(np.uint8)[::step][:8] += np.frombuffer(np.uint64(i if sampled else 0).tobytes(), np.uint8)
-    array.view(np.uint8)[1:9] += np.frombuffer(np.uint64(0 if sampled else i).tobytes(), np.uint8)
+    array.view(np.uint8)[step : step + RUN] += np.frombuffer(np.uint64(i if sampled else 0).tobytes(), np.uint8)
+    array.view(np.uint8)[RUN : 2 * RUN] += np.frombuffer(np.uint64(0 if sampled else i).tobytes(), np.uint8)
     return array
 
 
