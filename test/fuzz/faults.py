@@ -201,7 +201,8 @@ def wrong(case: Case, before: Ran, after: Ran, found: Ran, fault: Fault | None =
         return f"files are left: {strange}"
     if found.torn:
         return f"torn: {found.torn}"
-    if len(found.lines) > 1 or any("Traceback" in line or "internal error" in line for line in found.lines):
+    of_the_cache = sum(case.continues and "keeps no program" in line for line in found.lines)  # one limit may stop both files
+    if len(found.lines) > 1 + of_the_cache or any("Traceback" in line or "internal error" in line for line in found.lines):
         return f"lines: {found.lines}"
     if found.status and (not found.lines or (case.continues and not isinstance(fault, Memory))):
         return f"status {found.status}, lines {found.lines}"
