@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import DenseArrayBase, TensorType, i64
@@ -13,6 +13,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
 from populus.dialects.base.tensor_op import HIGH_VALUE, ints
+from populus.dialects.data import ConstantOp, computed_constant
 from populus.dialects.expr import Arg, cast
 from populus.dialects.popart import calls
 from populus.dialects.popart.base import Link, Neutral, PopartOp
@@ -21,6 +22,9 @@ from populus.dialects.support import shapes
 from populus.dialects.support.constraints import whole
 from populus.dialects.support.element_types import element_type_of, shape_of, tensor
 from populus.dialects.support.shapes import ShapeError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class _ConvolvingOp(PopartOp):
@@ -196,9 +200,11 @@ class ConvTransposeOp(_ConvolvingOp):
         return [(0, d, "zero") for d in range(2, len(shape_of(self.x.type)))]
 
     def lower(self, b: Builder) -> Sequence[SSAValue]:
-        # Strides put zeros between the elements of x; over these runs the kernel, turned round.
         strides, dilations, group = ints(self.strides), ints(self.dilations), self.group
         inputs, out, *kernel = calls.shape(self.w)
+        if group == 1 == max(dilations, default=1) < max(strides, default=1) and all(k >= s for k, s in zip(kernel, strides)):
+            return [self._biased(b, self._by_places(b))]
+        # Strides put zeros between the elements of x; over these runs the kernel, turned round.
         reach = [(k - 1) * d for k, d in zip(kernel, dilations)]
         lower = [r - p for r, (p, _) in zip(reach, self._pads())]
         upper = [r - p + e for r, (_, p), e in zip(reach, self._pads(), ints(self.output_padding))]
@@ -209,6 +215,48 @@ class ConvTransposeOp(_ConvolvingOp):
         w = calls.reshape(b, w, (group * out, inputs // group, *kernel))
         one, none = (1,) * len(kernel), [(0, 0)] * len(kernel)
         return [self._biased(b, convolution(b, x, w, one, none, dilations, group))]
+
+    def _by_places(self, b: Builder) -> SSAValue:
+        """Computes y by its places modulo the strides s, as channels of one convolution, which are then put side by side.
+
+        `y[q s + r] = sum over j of x[q - j] w[j s + r]` for each r below s: no product is by a zero between elements of x.
+        """
+        strides, n = ints(self.strides), len(calls.shape(self.w)) - 2
+        out, sides, none, one = calls.shape(self.w)[1], range(n), (0,) * (2 + n), (1,) * n
+        w = self._kernel_by_places(b)
+        y = convolution(b, self.x, w, one, [(t - 1, t - 1) for t in calls.shape(w)[2:]], one, 1)
+        batch, _, *made = calls.shape(y)
+        y = calls.reshape(b, y, (batch, out, *strides, *made))
+        y = calls.transpose(b, y, (0, 1, *(v for d in sides for v in (2 + n + d, 2 + d))))
+        y = calls.reshape(b, y, (batch, out, *(m * s for m, s in zip(made, strides))))
+        lower = [-p for p, _ in self._pads()]
+        upper = [size - m * s - low for size, m, s, low in zip(calls.shape(self.y)[2:], made, strides, lower)]
+        return calls.pad(b, y, (0, 0, *lower), (0, 0, *upper), none)
+
+    def _kernel_by_places(self, b: Builder) -> SSAValue:
+        """Gives the kernel of `_by_places`: [out s.., in, taps..], padded with zeros to whole strides and turned round."""
+        strides, owner = ints(self.strides), self.w.owner
+        inputs, out, *kernel = calls.shape(self.w)
+        taps, sides = [-(-k // s) for k, s in zip(kernel, strides)], range(len(kernel))
+        split = (inputs, out, *(v for pair in zip(taps, strides) for v in pair))
+        order = (1, *(3 + 2 * d for d in sides), 0, *(2 + 2 * d for d in sides))
+        turned, axes = (out * math.prod(strides), inputs, *taps), tuple(2 + d for d in sides)
+        if isinstance(owner, ConstantOp):
+
+            def compute() -> NDArray[Any]:
+                import numpy as np
+
+                whole = np.zeros((inputs, out, *(t * s for t, s in zip(taps, strides))), owner.array().dtype)
+                whole[(..., *map(slice, kernel))] = owner.array()
+                return np.ascontiguousarray(np.flip(whole.reshape(split).transpose(order).reshape(turned), axes))
+
+            made = computed_constant([self.w], ("kernel by places", strides), compute)
+            made.location = owner.location
+            return b.insert(made).result
+        none = (0,) * (2 + len(kernel))
+        w = calls.pad(b, self.w, none, (0, 0, *(t * s - k for t, s, k in zip(taps, strides, kernel))), none)
+        w = calls.transpose(b, calls.reshape(b, w, split), order)
+        return calls.reverse(b, calls.reshape(b, w, turned), axes)
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:
         g, (x, w) = grads[0], (calls.shape(self.x), calls.shape(self.w))

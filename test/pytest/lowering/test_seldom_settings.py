@@ -69,6 +69,28 @@ def test_a_transposed_convolution_takes_the_size_that_is_stated_for_its_spatial_
     assert run(nodes, {"x": x}, {"w": w}, 11).shape == (1, 2, 3, 4)
 
 
+TRANSPOSED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "as many taps as the stride": ((2, 3, 4, 5), (3, 2, 2, 2), {"strides": [2, 2]}),
+    "more taps, and pads": ((1, 3, 4, 5), (3, 2, 4, 5), {"strides": [2, 3], "pads": [1, 2, 3, 0]}),
+    "one side": ((1, 3, 4, 5), (3, 2, 3, 3), {"strides": [2, 1], "pads": [1, 1, 1, 1]}),
+    "room at the end": ((1, 2, 3, 4), (2, 3, 2, 3), {"strides": [2, 3], "output_padding": [1, 2]}),
+    "room and pads": ((1, 2, 3, 4), (2, 3, 3, 3), {"strides": [2, 2], "pads": [1, 0, 1, 2], "output_padding": [1, 1]}),
+    "fewer taps than the stride": ((1, 2, 3, 4), (2, 3, 1, 3), {"strides": [2, 2]}),
+    "a line": ((2, 2, 5), (2, 3, 5), {"strides": [3], "pads": [4, 2]}),
+    "a volume": ((1, 2, 2, 3, 2), (2, 2, 3, 2, 2), {"strides": [2, 2, 1], "pads": [1, 0, 0, 0, 1, 1]}),
+}
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_a_transposed_convolution_with_strides_puts_its_places_side_by_side(name: str, constant: bool):
+    (x, w, attributes), draw = TRANSPOSED[name], np.random.default_rng(0)
+    given, weights = ({n: draw.integers(-4, 5, shape).astype(F)} for n, shape in (("x", x), ("w", w)))
+    bias = {"b": np.arange(w[1], dtype=F)}
+    node = helper.make_node("ConvTranspose", ["x", "w", "b"], ["y"], **attributes)
+    run([node], given if constant else given | weights, weights | bias if constant else bias, 11)
+
+
 def test_a_scalar_is_transposed_to_itself():
     nodes = [helper.make_node("Transpose", ["x"], ["z"]), helper.make_node("Neg", ["z"], ["y"])]
     assert run(nodes, {"x": np.array(2, F)}, {}, 8).tolist() == -2
