@@ -81,6 +81,7 @@ def _refused(options: Mapping[str, Any]) -> str | None:
         return "built programs run on the native engine"
     if options.get("level", "poplar") != "poplar":
         return f"built programs run on the level poplar, not on {options['level']}"
+    ready.finish()  # a thread that keeps a program imports modules, whose locks a child would wait for
     return why_not() if hasattr(os, "memfd_create") else "this system has no files without names"
 
 

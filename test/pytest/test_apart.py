@@ -253,6 +253,16 @@ def test_other_threads_and_other_systems_are_reasons_to_compile_here(path, monke
     assert children.why_not() == "this system is not Linux"
 
 
+def test_a_program_that_is_being_kept_is_kept_before_there_is_a_child(path, monkeypatch):
+    first = path.with_name("first.onnx")
+    onnx.save(net(3.0), first)
+    populus.compile(first, target="host").run(X)
+    fork, alive = os.fork, []
+    monkeypatch.setattr(os, "fork", lambda: alive.extend(t.name for t in threading.enumerate() if t.name == "populus-keep") or fork())
+    assert populus.compile(path, target="host", apart=True).run(X)["y"][0, 1] == 2.0
+    assert alive == []
+
+
 def test_without_a_process_or_a_map_for_it_the_program_is_compiled_here(path, monkeypatch):
     def refused(*_):
         raise OSError(11, "Resource temporarily unavailable")
