@@ -5,6 +5,8 @@ So a model of many gigabytes is planned by the sizes of its weights alone.
 
 from __future__ import annotations
 
+import math
+import mmap
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from populus.dialects.support.mmap_file import mapped
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 BLOCK = 1 << 20  # elements that are looked at together, and are written if one is not zero
@@ -29,13 +32,26 @@ def concatenated(arrays: Sequence[NDArray[Any]], axis: int, block: int = BLOCK) 
 
     shape = list(arrays[0].shape)
     shape[axis] = sum(a.shape[axis] for a in arrays)
-    result, at = np.zeros(shape, arrays[0].dtype), 0
+    result, at = zeros(shape, arrays[0].dtype), 0
     for array in arrays:
         part = result[(slice(None),) * axis + (slice(at, at := at + array.shape[axis]),)]
         for where, piece in blocks(array, block):
             if piece.view(np.bool_).any():
                 part[where] = piece
     return result
+
+
+def zeros(shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Makes an array of zeros. A large one has pages of its own: the C library would fill again what it has kept."""
+    import numpy as np
+
+    size = math.prod(shape) * dtype.itemsize
+    if size < BLOCK:
+        return np.zeros(shape, dtype)
+    pages = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, dtype).reshape(shape)
 
 
 def bytes_of_concatenated(widths: Sequence[int], places: Iterable[int], read: Callable[[int, list[int]], bytes]) -> bytes:
