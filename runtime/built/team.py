@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -44,6 +45,7 @@ class Team:
         self._ticket = 0
         self.size = size
         self._wake: list[SimpleQueue[int]] = []
+        self._threads: list[threading.Thread] = []
 
     def walk(self, table: int, first: int, budget: int, shared: bool) -> int:
         """Runs the walker and returns its result. `shared`: wake the other threads."""
@@ -66,13 +68,21 @@ class Team:
             wake: SimpleQueue[int] = SimpleQueue()
             try:
                 arguments = (self._worker, self._state, self._code, wake)
-                threading.Thread(target=_serve, args=arguments, name=f"populus-{i}", daemon=True).start()
+                thread = threading.Thread(target=_serve, args=arguments, name=f"populus-{i}", daemon=True)
+                thread.start()
             except RuntimeError:  # the system refuses more threads: the existing ones suffice
                 break
             self._wake.append(wake)
+            self._threads.append(thread)
         if self._wake:
             weakref.finalize(self, _dismiss, self._wake).atexit = False
         return self._wake
+
+    def end(self) -> None:
+        """Ends the threads, and waits until they have left compiled code."""
+        _dismiss(self._wake)
+        for thread in self._threads:
+            thread.join(PATIENCE)
 
 
 def _serve(worker: Callable[[int, int], None], state: NDArray[np.int64], code: object, wake: SimpleQueue[int]) -> None:
@@ -94,6 +104,8 @@ def _yield_address() -> int:
     return 0
 
 
+PATIENCE = 1.0  # seconds that a process waits for a thread when it ends: another thread's run may keep it
+
 _TEAMS: WeakValueDictionary[Hashable, Team] = WeakValueDictionary()
 _GUARD = Guard()
 
@@ -104,6 +116,15 @@ def shared_team(key: Hashable, make: Callable[[], Team]) -> Team:
         if (found := _TEAMS.get(key)) is None:
             found = _TEAMS[key] = make()
         return found
+
+
+def end_all() -> None:
+    """Ends all teams. A thread that comes back from compiled code while Python ends is unwound by the system, beside what ends with it."""
+    for team in list(_TEAMS.values()):
+        team.end()
+
+
+atexit.register(end_all)
 
 
 def forget() -> None:

@@ -231,6 +231,25 @@ for _ in range(2):
     assert done.stdout.split() == ["interrupted", "True"] * 2, done.stderr
 
 
+def test_threads_have_left_compiled_code_before_python_ends():
+    """One that comes back while Python ends is unwound beside what ends with it, which may crash."""
+    code = f"""
+import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[2])]!r}
+import atexit, threading
+atexit.register(lambda: print([t.name for t in threading.enumerate() if t.name.startswith("populus-")]))
+from test_native_threads import DOUBLED, X, parsed
+from populus.runtime.built import steps
+from populus.runtime.engine.native.run import image, step_table
+image.LEAST, step_table.WOKEN = steps.SHARED, 0
+from populus.runtime.session import Session
+session = Session(parsed(DOUBLED), "native", threads=3)
+session.run({{"x": X}})
+print([t.name for t in threading.enumerate() if t.name.startswith("populus-")])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.splitlines() == ["['populus-1', 'populus-2']", "[]"], done
+
+
 def test_workers_whose_run_never_began_are_sent_home(shared, interruptible, monkeypatch):
     session = Session(parsed(DOUBLED), "native", threads=2)
     team: Team = session._program.team
