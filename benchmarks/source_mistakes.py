@@ -63,7 +63,7 @@ MISTAKES = (
     *_of(
         "lowering/popart/cse.py", ("lit popart-cse", REWRITES),
         ("tuple(op.operands),", "frozenset(op.operands),"),
-        ("or not op.has_trait(Pure)", ""),
+        ("or not is_pure(op)", ""),
     ),
     *_of(
         "lowering/popart/inplace.py", ("lit popart-inplace", INPLACE),

@@ -202,7 +202,7 @@ class ConvTransposeOp(_ConvolvingOp):
     def lower(self, b: Builder) -> Sequence[SSAValue]:
         strides, dilations, group = ints(self.strides), ints(self.dilations), self.group
         inputs, out, *kernel = calls.shape(self.w)
-        if group == 1 == max(dilations, default=1) < max(strides, default=1) and all(k >= s for k, s in zip(kernel, strides)):
+        if group == 1 == max(dilations, default=1) < max(strides, default=1) and not any(k % s for k, s in zip(kernel, strides)):
             return [self._biased(b, self._by_places(b))]
         # Strides put zeros between the elements of x; over these runs the kernel, turned round.
         reach = [(k - 1) * d for k, d in zip(kernel, dilations)]
@@ -219,7 +219,8 @@ class ConvTransposeOp(_ConvolvingOp):
     def _by_places(self, b: Builder) -> SSAValue:
         """Computes y by its places modulo the strides s, as channels of one convolution, which are then put side by side.
 
-        `y[q s + r] = sum over j of x[q - j] w[j s + r]` for each r below s: no product is by a zero between elements of x.
+        `y[q s + r] = sum over j of x[q - j] w[j s + r]` for each r below s: no product is by a zero between elements of x. Each place has
+        as many taps: by a tap of zero, an infinite x would be NaN.
         """
         strides, n = ints(self.strides), len(calls.shape(self.w)) - 2
         out, sides, none, one = calls.shape(self.w)[1], range(n), (0,) * (2 + n), (1,) * n
@@ -234,10 +235,10 @@ class ConvTransposeOp(_ConvolvingOp):
         return calls.pad(b, y, (0, 0, *lower), (0, 0, *upper), none)
 
     def _kernel_by_places(self, b: Builder) -> SSAValue:
-        """Gives the kernel of `_by_places`: [out s.., in, taps..], padded with zeros to whole strides and turned round."""
+        """Gives the kernel of `_by_places`: [out s.., in, taps..], turned round."""
         strides, owner = ints(self.strides), self.w.owner
         inputs, out, *kernel = calls.shape(self.w)
-        taps, sides = [-(-k // s) for k, s in zip(kernel, strides)], range(len(kernel))
+        taps, sides = [k // s for k, s in zip(kernel, strides)], range(len(kernel))
         split = (inputs, out, *(v for pair in zip(taps, strides) for v in pair))
         order = (1, *(3 + 2 * d for d in sides), 0, *(2 + 2 * d for d in sides))
         turned, axes = (out * math.prod(strides), inputs, *taps), tuple(2 + d for d in sides)
@@ -246,16 +247,12 @@ class ConvTransposeOp(_ConvolvingOp):
             def compute() -> NDArray[Any]:
                 import numpy as np
 
-                whole = np.zeros((inputs, out, *(t * s for t, s in zip(taps, strides))), owner.array().dtype)
-                whole[(..., *map(slice, kernel))] = owner.array()
-                return np.ascontiguousarray(np.flip(whole.reshape(split).transpose(order).reshape(turned), axes))
+                return np.ascontiguousarray(np.flip(owner.array().reshape(split).transpose(order).reshape(turned), axes))
 
             made = computed_constant([self.w], ("kernel by places", strides), compute)
             made.location = owner.location
             return b.insert(made).result
-        none = (0,) * (2 + len(kernel))
-        w = calls.pad(b, self.w, none, (0, 0, *(t * s - k for t, s, k in zip(taps, strides, kernel))), none)
-        w = calls.transpose(b, calls.reshape(b, w, split), order)
+        w = calls.transpose(b, calls.reshape(b, self.w, split), order)
         return calls.reverse(b, calls.reshape(b, w, turned), axes)
 
     def gradient(self, b: Builder, grads: Sequence[SSAValue]) -> Sequence[SSAValue | None]:

@@ -48,7 +48,8 @@ def in_child(work: Callable[[Tell], T], heard: Callable[..., None]) -> T:
     read, write = os.pipe()
     parent = os.getpid()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for threads that compiled code has
+        for category in (DeprecationWarning, RuntimeWarning):  # Python 3.12 and JAX name threads, whose code no child calls
+            warnings.filterwarnings("ignore", r".*fork\(\)", category)
         try:
             child = os.fork()
         except OSError as error:

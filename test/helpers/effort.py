@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+from populus.dialects.support.garbage import no_garbage_collection
+
 
 def effort(call: Callable[[], object]) -> int:
     """Counts the trace events of a call. Work inside compiled functions counts as one line."""
@@ -17,9 +19,10 @@ def effort(call: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
+    with no_garbage_collection():  # what it frees may be others' objects, whose ends are calls
+        sys.settrace(trace)
+        try:
+            call()
+        finally:
+            sys.settrace(before)
     return count

@@ -299,6 +299,20 @@ def test_an_error_of_the_child_is_that_of_this_process(path, wrong):
     assert "\n" not in str(errors[1]) and not hasattr(errors[1], "__notes__")
 
 
+def test_what_says_that_threads_and_forks_do_not_mix_is_not_said(monkeypatch):
+    """A child calls no code that has threads. Python 3.12 warns, and so does JAX."""
+
+    def fork():
+        warnings.warn("os.fork() was called. os.fork() is incompatible with multithreaded code", RuntimeWarning, stacklevel=1)
+        return real()
+
+    real = os.fork
+    monkeypatch.setattr(os, "fork", fork)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert in_child(lambda tell: 5, print) == 5
+
+
 def test_a_warning_of_the_child_is_given_here_as_the_filters_say():
     def work(tell):
         for _ in range(2):
@@ -371,6 +385,15 @@ def children_of(process):
         return [int(number) for number in file.read().split()]
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C interrupts: a shell starts what it runs in the background without."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interruption_ends_the_child(path):
     began = []
 

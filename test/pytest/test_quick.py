@@ -33,13 +33,13 @@ def run(folder: Path, *options: str) -> str:
 
 def test_what_took_long_in_its_last_run_is_left_out(tmp_path: Path):
     (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
-    (tmp_path / "test_own.py").write_text(TESTS.format(seconds=0.5))
-    assert run(tmp_path, "--within=9").startswith("2 passed"), "what has not run yet runs"
-    assert run(tmp_path, "--within=9").startswith("2 passed"), "half a second fits"
-    assert run(tmp_path, "--within=0.4").startswith("1 passed, 1 deselected")
+    (tmp_path / "test_own.py").write_text(TESTS.format(seconds=3))
+    assert run(tmp_path, "--within=30").startswith("2 passed"), "what has not run yet runs"
+    assert run(tmp_path, "--within=30").startswith("2 passed"), "three seconds fit"
+    assert run(tmp_path, "--within=2").startswith("1 passed, 1 deselected")
     (tmp_path / "test_own.py").write_text(TESTS.format(seconds=0))
     assert run(tmp_path).startswith("2 passed"), "all run, and are noted anew"
-    assert run(tmp_path, "--within=0.4").startswith("2 passed")
+    assert run(tmp_path, "--within=2").startswith("2 passed")
 
 
 def test_the_shortest_that_fit_and_an_even_spread_of_what_is_not_known():

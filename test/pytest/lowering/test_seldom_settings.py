@@ -91,6 +91,14 @@ def test_a_transposed_convolution_with_strides_puts_its_places_side_by_side(name
     run([node], given if constant else given | weights, weights | bias if constant else bias, 11)
 
 
+@pytest.mark.parametrize("taps", [2, 3, 4, 5])
+def test_an_infinity_reaches_those_elements_of_a_transposed_convolution_that_have_it_as_a_term(taps: int):
+    x, w = np.array([[[1, np.inf, 2, 3]]], F), np.ones((1, 1, taps), F)
+    y = run([helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[2])], {"x": x}, {"w": w}, 11)
+    assert not np.isnan(y).any()
+    assert np.isinf(y).sum() == taps
+
+
 def test_a_scalar_is_transposed_to_itself():
     nodes = [helper.make_node("Transpose", ["x"], ["z"]), helper.make_node("Neg", ["z"], ["y"])]
     assert run(nodes, {"x": np.array(2, F)}, {}, 8).tolist() == -2

@@ -128,6 +128,7 @@ def test_a_constant_is_kept_once_as_its_panels_and_given_back_from_them():
 
 def test_places_are_bits_of_a_positive_word():
     task = Task({}, {}, {}, threads=100)
+    task.workspace.places = 100
     task.workspace.busy = task.workspace.own(8).view(np.int64)
     assert 1 << places_of(task, 100)[1] < 1 << 64
     assert places_of(task, 5)[1] == 5
