@@ -10,7 +10,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
+from weakref import finalize
 
 from populus.dialects.support.child import ChildEndedError, NoChildError, Tell, in_child, why_not
 from populus.dialects.support.errors import PopulusWarning
@@ -93,32 +94,34 @@ def _loaded(found: Handed, file: int, options: Mapping[str, Any], place: Place |
     flat = Flat.from_bytes(found.code)
     assert flat is not None, "the code is whole, as the pipe is"
     built = load_kept(f"/proc/self/fd/{file}", flat, threads_of(options.get("threads")), found.identity)
-    keep = None if place is None or not found.keeps else partial(_keep, place, found, os.dup(file))
-    if keep is not None and place is not None and place.asked:
+    if place is None or not found.keeps:
+        return ReadyProgram(ready.padded(built, found.note), full, None, found.lines, _is_plain)
+    copy = open(os.dup(file), "rb")  # noqa: SIM115, of a program that may never run, and is kept after its first run
+    keep = partial(_keep, place, found, copy)
+    if place.asked:
         keep()
-        keep = None
-    return ReadyProgram(ready.padded(built, found.note), full, keep, found.lines, _is_plain)
+    program = ReadyProgram(ready.padded(built, found.note), full, None if place.asked else keep, found.lines, _is_plain)
+    finalize(program, copy.close)
+    return program
 
 
 def _is_plain() -> bool:
     return not ready.is_watched()  # it was compiled with the ops that were loaded
 
 
-def _keep(place: Place, found: Handed, file: int) -> None:
+def _keep(place: Place, found: Handed, file: BinaryIO) -> None:
     """Copies what a child handed over to the programs that are kept."""
 
     def write(folder: Path, name: str) -> tuple[str, str]:
-        at, size = 0, os.fstat(file).st_size
+        at, size = 0, os.fstat(file.fileno()).st_size
         with open(folder / f"{name}.bin", "wb") as copy:
             while at < size:
-                at += os.sendfile(copy.fileno(), file, at, size - at)
+                at += os.sendfile(copy.fileno(), file.fileno(), at, size - at)
         (folder / f"{name}.code").write_bytes(found.code)
         return "code", found.identity
 
-    try:
+    with file:
         place.keep(found.lines, write, found.note)
-    finally:
-        os.close(file)
 
 
 def _named(model: Model) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -15,9 +16,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import populus
+from helpers.kept_net import X, net, written
 from populus.dialects.support import child as children
 from populus.dialects.support.child import ChildEndedError, in_child
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning, ProgramError
@@ -26,17 +28,6 @@ from populus.program.ready import ReadyProgram
 from populus.program.watch import Watch, watching
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a child compiles on Linux")
-
-
-def net(slope=2.0, shape=(4, 4)):
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="product"), helper.make_node("Relu", ["p"], ["y"], name="relu")]
-    x, y = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape), helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    weights = numpy_helper.from_array(slope * np.eye(4, dtype=np.float32), "w")
-    graph = helper.make_graph(nodes, "g", [x], [y], [weights])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-X = {"x": np.arange(16, dtype=np.float32).reshape(4, 4)}
 
 
 @pytest.fixture(autouse=True)
@@ -49,11 +40,7 @@ def alone(monkeypatch):
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-    """A model's file, which counts as old; programs are kept below the same folder."""
-    monkeypatch.setattr(ready, "SETTLED", 0)
-    monkeypatch.setenv("POPULUS_CACHE", str(tmp_path / "cache"))
-    onnx.save(net(), tmp_path / "net.onnx")
-    return tmp_path / "net.onnx"
+    return written(tmp_path, monkeypatch)
 
 
 def kept(path):
@@ -297,6 +284,18 @@ def test_an_error_of_the_child_is_that_of_this_process(path, wrong):
         errors.append(raised.value)
     assert (type(errors[0]), str(errors[0])) == (type(errors[1]), str(errors[1]))
     assert "\n" not in str(errors[1]) and not hasattr(errors[1], "__notes__")
+
+
+def test_a_program_that_never_runs_leaves_no_file_open(path):
+    def opened():
+        return len(os.listdir("/proc/self/fd"))
+
+    def compiled():
+        populus.compile(path, target="host", apart=True)
+        gc.collect()
+        return opened()
+
+    assert compiled() == compiled()
 
 
 def test_what_says_that_threads_and_forks_do_not_mix_is_not_said(monkeypatch):

@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import populus
+from helpers.kept_net import X, net, written
 from populus.dialects.support.diagnostics import PopulusError, PopulusWarning
 from populus.dialects.support.parser import LocatingParser
 from populus.lowering.driver.pipeline import Pipeline
@@ -34,24 +35,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are ke
 KIND = "code" if machine().architecture == "x86_64" else "so"
 
 
-def net(slope=2.0):
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="product"), helper.make_node("Relu", ["p"], ["y"], name="relu")]
-    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [4, 4]) for n in "xy"]
-    weights = numpy_helper.from_array(slope * np.eye(4, dtype=np.float32), "w")
-    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], [weights])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-X = {"x": np.arange(16, dtype=np.float32).reshape(4, 4)}
-
-
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-    """A model's file, which counts as old; programs are kept below the same folder."""
-    monkeypatch.setattr(ready, "SETTLED", 0)
-    monkeypatch.setenv("POPULUS_CACHE", str(tmp_path / "cache"))
-    onnx.save(net(), tmp_path / "net.onnx")
-    return tmp_path / "net.onnx"
+    return written(tmp_path, monkeypatch)
 
 
 def compiled(path, **options):
