@@ -137,6 +137,17 @@ def _int_power(a: Array, b: Array, out: Array) -> None:
     np.copyto(out, result)
 
 
+def _power(a: Array, b: Array, out: Array) -> None:
+    """Computes a^b. For one power of 1/2 NumPy takes roots: of -0 and minus infinity -0 and NaN, where powers are 0 and infinity."""
+    half = b == 0.5
+    if not half.any():
+        np.power(a, b, out)
+        return
+    ends, sizes = half & ((a == 0) | (a == -np.inf)), np.absolute(a)
+    np.power(a, b, out)
+    np.copyto(out, sizes, where=ends)
+
+
 # Steps whose result does not depend on NumPy's choice of loop: they round correctly, or move bits.
 EXACT: dict[str, Primitive] = {
     "abs": np.absolute, "add": np.add, "bits": _bits, "bitwise_and": np.bitwise_and, "bitwise_not": np.bitwise_not,
@@ -153,7 +164,7 @@ EXACT: dict[str, Primitive] = {
 ROUNDED: dict[str, Primitive] = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan, "atan2": np.arctan2,
     "atanh": np.arctanh, "cos": np.cos, "cosh": np.cosh, "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p,
-    "pow": np.power, "sin": np.sin, "sinh": np.sinh, "tan": np.tan, "tanh": np.tanh,
+    "pow": _power, "sin": np.sin, "sinh": np.sinh, "tan": np.tan, "tanh": np.tanh,
 }  # fmt: skip
 PRIMITIVES: dict[str, Primitive] = {**EXACT, **ROUNDED}
 # Positions of operands that must not share memory with the result, because the step writes it before it has read them.

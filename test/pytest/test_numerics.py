@@ -258,6 +258,8 @@ def _floats() -> list[Row]:
             Row("Div", [A, B], A / B),
             Row("Mod", [A, B], np.fmod(A, B), {"fmod": 1}),
             Row("Pow", [bases, powers], np.power(bases, powers)),
+            Row("Pow", [bases, floats(0.5)], np.power(bases, np.full_like(bases, 0.5)), name="of all by one"),
+            Row("Pow", [floats(-INF), floats(0.5)], floats(INF), name="of one element"),
             Row("Neg", [X], -X),
             Row("Sqrt", [X], np.sqrt(X)),
             Row("Round", [halves], np.round(halves)),
@@ -413,3 +415,21 @@ def test_a_constant_operand_is_left_out_only_where_nothing_special_changes(engin
         np.testing.assert_array_equal(found[name], wanted, err_msg=f"{op} {c} {left}")
         there = ~np.isnan(wanted)
         np.testing.assert_array_equal(np.signbit(found[name])[there], np.signbit(wanted)[there], err_msg=f"{op} {c} {left}")
+
+
+@pytest.mark.parametrize("engine", BACKENDS)
+@pytest.mark.parametrize("dtype", [F, D, np.float16])
+@pytest.mark.parametrize("power", [0.5, -0.5, 1, -1, 2, 4])
+def test_a_literal_power_is_that_of_each_element(power: float, dtype: type[np.floating[Any]], engine: str):
+    x = np.array([0, -0.0, 1, -1, 4, -4, 0.25, INF, -INF, NAN], dtype)
+    powers = numpy_helper.from_array(np.array(power, dtype), "p")
+    element = helper.np_dtype_to_tensor_dtype(x.dtype)
+    infos = [helper.make_tensor_value_info(n, element, x.shape) for n in "xy"]
+    graph = helper.make_graph([helper.make_node("Pow", ["x", "p"], ["y"])], "g", infos[:1], infos[1:], [powers])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with np.errstate(all="ignore"):
+        expected = np.power(x, np.full_like(x, power))
+    found = populus.compile(model, engine=engine, cache=False).run({"x": x})["y"]
+    np.testing.assert_array_equal(found, expected)
+    there = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(found)[there], np.signbit(expected)[there])
